@@ -1,0 +1,35 @@
+# `make demo` and `make test` do all the set-up on a machine with Python 3.11+.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP_FLAGS ?=
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test test-all lint format clean
+
+$(STAMP): setup.py
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("Python 3.11 or newer is needed, this is %d.%d: try make PYTHON=python3.11" % v[:2])'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --upgrade pip
+	$(BIN)/python -m pip install -q $(PIP_FLAGS) -e '.[dev]'
+	touch $@
+
+demo: $(STAMP)
+	$(BIN)/python -m experiments.bandit --env=E3 --arms=64
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n 2 -m 'not slow' $(PYTEST_ARGS)
+
+test-all: $(STAMP)
+	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

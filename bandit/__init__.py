@@ -1,0 +1,1 @@
+"""The continuous-time bandit study: environments, agents, simulator, theory."""

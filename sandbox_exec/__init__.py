@@ -1,0 +1,1 @@
+"""Run untrusted, timed scripts: contained, and measured to the millisecond."""

@@ -1,0 +1,18 @@
+"""Strict numerics for every test: a silent promotion is a bug in waiting."""
+
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import jax
+import pytest
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+
+@pytest.fixture
+def key() -> jax.Array:
+    """One fixed key: statistical tests use wide bands, never a lucky seed."""
+    return jax.random.key(0)
