@@ -1,0 +1,32 @@
+"""Language-model policies: models, weights, sampling and policy-gradient training.
+
+Names load on first use, so that importing the package stays cheap and never imports
+transformers or torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_EXPORTS = {
+    "config": ("Qwen35Config", "LlamaConfig", "ConfigError", "config_from_hf_json"),
+    "models": ("Model", "model_for", "count_parameters"),
+    "weights": ("load_pretrained", "export_pretrained", "CheckpointError"),
+    "tokenizer": ("load_tokenizer",),
+    "sampling": ("sample", "Completions", "left_pad"),
+}
+_HOME = {name: module for module, names in _EXPORTS.items() for name in names}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_HOME[name]}")
+    return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

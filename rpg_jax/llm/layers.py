@@ -1,0 +1,120 @@
+"""Building blocks shared by the decoder families: norm, rotary, attention, MLP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+Weight = jax.Array | Mapping[str, jax.Array]
+
+# Queries per block of attention: bounds the [T, S] scores held at once.
+QUERY_BLOCK = 1024
+
+
+def linear(x: jax.Array, w: Weight) -> jax.Array:
+    """y = x W, or y = x W + (x A) B for a weight with a low-rank update.
+
+    Args:
+        x: inputs [..., in].
+        w: kernel [in, out], or ``{"kernel", "lora_a" [in, r], "lora_b" [r, out]}``
+            with any scale already inside ``lora_b`` (Hu et al. 2021).
+    """
+    if isinstance(w, Mapping):
+        kernel, a, b = (w[k].astype(x.dtype) for k in ("kernel", "lora_a", "lora_b"))
+        return x @ kernel + (x @ a) @ b
+    return x @ w.astype(x.dtype)
+
+
+def rms_norm(
+    x: jax.Array, weight: jax.Array, *, eps: float, offset: float = 0.0
+) -> jax.Array:
+    """x / sqrt(mean(x^2) + eps) * (offset + weight), computed in float32."""
+    y = x.astype(jnp.float32)
+    y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + eps)
+    scale = (offset + weight.astype(jnp.float32)).reshape((1,) * (x.ndim - 1) + (-1,))
+    return (y * scale).astype(x.dtype)
+
+
+def swiglu(x: jax.Array, p: Mapping[str, Any]) -> jax.Array:
+    """W_down (silu(W_gate x) * W_up x)."""
+    gate = jax.nn.silu(linear(x, p["gate_proj"]))
+    return linear(gate * linear(x, p["up_proj"]), p["down_proj"])
+
+
+def rotary_tables(
+    positions: jax.Array, dim: int, theta: float
+) -> tuple[jax.Array, jax.Array]:
+    """Cosines and sines [B, T, dim/2] of position * theta^(-2i/dim) (Su et al. 2021).
+
+    Args:
+        positions: index of each token among the real tokens of its row [B, T].
+        dim: number of channels that rotate.
+        theta: base of the wavelengths.
+    """
+    exponent = jnp.arange(0, dim, 2, dtype=jnp.float32) / dim
+    frequency = jnp.float32(theta) ** -exponent
+    angle = positions.astype(jnp.float32)[..., None] * frequency[None, None, :]
+    return jnp.cos(angle), jnp.sin(angle)
+
+
+def apply_rotary(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
+    """Rotate the leading channels of x [B, T, H, d]; the others pass through."""
+    half = cos.shape[-1]
+    cos, sin = cos[:, :, None, :], sin[:, :, None, :]
+    first = x[..., :half].astype(jnp.float32)
+    second = x[..., half : 2 * half].astype(jnp.float32)
+    rotated = jnp.concatenate(
+        [first * cos - second * sin, second * cos + first * sin], axis=-1
+    )
+    return jnp.concatenate([rotated.astype(x.dtype), x[..., 2 * half :]], axis=-1)
+
+
+def attention(
+    q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array
+) -> jax.Array:
+    """softmax(q k^T / sqrt(d)) v over the allowed keys, grouped heads, fp32 softmax.
+
+    Args:
+        q: queries [B, T, H, d].
+        k: keys [B, K, S, d]; H must be a multiple of K.
+        v: values [B, K, S, d].
+        allowed: which keys each query may read [B, T, S]. A query that may read none
+            gets a finite, meaningless average.
+
+    Returns:
+        Outputs [B, T, H, d].
+    """
+    batch, length, heads, dim = q.shape
+    groups = k.shape[1]
+    q = q.reshape(batch, length, groups, heads // groups, dim).transpose(0, 2, 3, 1, 4)
+    q = q * jnp.asarray(dim**-0.5, q.dtype)
+    if length > QUERY_BLOCK and length % QUERY_BLOCK == 0:
+        blocks = length // QUERY_BLOCK
+        q_blocks = jnp.moveaxis(q.reshape(*q.shape[:3], blocks, QUERY_BLOCK, dim), 3, 0)
+        allowed_blocks = jnp.moveaxis(
+            allowed.reshape(batch, blocks, QUERY_BLOCK, -1), 1, 0
+        )
+        out = jax.lax.map(
+            jax.checkpoint(lambda args: _attend(args[0], k, v, args[1])),
+            (q_blocks, allowed_blocks),
+        )
+        out = jnp.moveaxis(out, 0, 3).reshape(q.shape)
+    else:
+        out = _attend(q, k, v, allowed)
+    return out.transpose(0, 3, 1, 2, 4).reshape(batch, length, heads, dim)
+
+
+def _attend(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array) -> jax.Array:
+    """Attention with q [B, K, G, T, d], k and v [B, K, S, d], allowed [B, T, S]."""
+    batch, groups, shared, length, dim = q.shape
+    # The heads of a group are folded into rows: one matrix product per (row, group).
+    flat = q.reshape(batch, groups, shared * length, dim)
+    scores = jnp.einsum("bkqd,bksd->bkqs", flat, k, preferred_element_type=jnp.float32)
+    scores = scores.reshape(batch, groups, shared, length, -1)
+    scores = jnp.where(allowed[:, None, None], scores, jnp.finfo(jnp.float32).min)
+    weights = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
+    weights = weights.reshape(batch, groups, shared * length, -1)
+    return jnp.einsum("bkqs,bksd->bkqd", weights, v).reshape(q.shape)
