@@ -32,7 +32,7 @@ class Grading:
     Attributes:
         metric: name in ``metrics.METRICS``.
         columns: ``required`` | ``exact`` | ``id_first`` | ``targets``.
-        rows: ``count`` | ``id_set`` | ``unchecked``.
+        rows: ``count`` | ``id_set``.
         values: ``any`` | ``float`` | ``text`` | ``probability`` | ``unit_interval`` |
             ``distribution``.
         align: ``sorted`` | ``sorted_unchecked`` | ``index_masked`` | ``file_order``.
@@ -82,7 +82,8 @@ class Task:
         targets: graded columns; empty means "all columns of the answers but the id".
         grading: check policies and metric.
         sample_file: the public sample submission (maybe inside a zip of that name).
-        sample: what it predicts: column (or ``all``) -> constant, ``uniform``, ``copy``.
+        sample: what it predicts per column (or ``all``): a constant, ``uniform`` or
+            ``copy``.
         answers: answers file below ``prepared/private``.
         files: what must lie below ``prepared/public`` (a ``*`` stands for many files).
         optional_files: what may also lie there.
@@ -203,7 +204,7 @@ def get_task(name: str | Task) -> Task:
     found = tasks.get(key) or by_id.get(key)
     if found is not None:
         return found
-    close = difflib.get_close_matches(key, [*tasks, *by_id], n=3, cutoff=0.5)
+    close = difflib.get_close_matches(key, [*tasks, *by_id], n=3, cutoff=0.6)
     shorts = dict.fromkeys(by_id[hit].short if hit in by_id else hit for hit in close)
     # A fragment of a name ("taxi", "leaf") is no close match by edit distance.
     if len(key) >= 3:
