@@ -1,0 +1,233 @@
+"""Optimal reward rate of a table of means, exactly and with errors of known effect.
+
+A deterministic policy u earns R_u / D_u with R_u = sum_x p(x) r(x, u(x)) and D_u
+likewise. The best rate is the root of F(rho) = sum_x p(x) max_a (r(x, a) - rho d(x, a))
+(Dinkelbach 1967); following the greedy policy of the last rate reaches it in finitely
+many steps, from below after the first.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+
+
+class OptimalRate(NamedTuple):
+    """Result of ``optimal_rate``."""
+
+    rate: Array  # reward per second
+    policy: Array  # [X] int32; an action per context
+    steps: Array  # int32; policies evaluated
+    converged: Array  # bool
+
+
+class Trajectory(NamedTuple):
+    """Result of ``approximate_iteration``."""
+
+    rate: Array  # [N] rho_1 .. rho_N
+    greedy_rate: Array  # [N] rho(u_{rho_{k-1}}), of which rho_k is a perturbed copy
+
+
+def _weights(reward: Array, context_probs: Array | None, mask: Array | None) -> Array:
+    """Probabilities of the contexts that have an action, [X], summing to 1 (or 0)."""
+    size = reward.shape[0]
+    if context_probs is None:
+        probs = jnp.full(size, 1 / size, reward.dtype)
+    else:
+        probs = context_probs.astype(reward.dtype)
+    if mask is not None:
+        probs = jnp.where(jnp.any(mask, axis=-1), probs, 0)
+    total = jnp.sum(probs)
+    return probs / jnp.where(total > 0, total, 1)
+
+
+def greedy_policy(
+    reward: Array, duration: Array, rate: Array, *, mask: Array | None = None
+) -> Array:
+    """argmax_a r(x, a) - rate d(x, a), first on ties: [X] int32.
+
+    Args:
+      reward: [X, A] mean rewards.
+      duration: [X, A] mean seconds.
+      rate: scalar price of a second.
+      mask: [X, A] actions that may be chosen; all if None.
+    """
+    value = reward - rate * duration
+    if mask is not None:
+        value = jnp.where(mask, value, -jnp.inf)
+    return jnp.argmax(value, axis=-1).astype(jnp.int32)
+
+
+def policy_totals(
+    policy: Array,
+    reward: Array,
+    duration: Array,
+    *,
+    context_probs: Array | None = None,
+    mask: Array | None = None,
+) -> tuple[Array, Array]:
+    """Expected reward R_u and expected seconds D_u of a decision under a policy."""
+    probs = _weights(reward, context_probs, mask)
+    # Masked cells may hold anything; contexts without an action carry no weight.
+    seen = probs > 0
+    r = jnp.take_along_axis(reward, policy[:, None], axis=-1)[:, 0]
+    d = jnp.take_along_axis(duration, policy[:, None], axis=-1)[:, 0]
+    return (
+        jnp.sum(probs * jnp.where(seen, r, 0)),
+        jnp.sum(probs * jnp.where(seen, d, 0)),
+    )
+
+
+def greedy_rate(
+    reward: Array,
+    duration: Array,
+    rate: Array,
+    *,
+    context_probs: Array | None = None,
+    mask: Array | None = None,
+) -> Array:
+    """Rate of the policy that is greedy at ``rate``: one Dinkelbach step.
+
+    Newton form rho + F(rho) / D: in float32 it loses less than R / D. Zero where no
+    context has an action.
+    """
+    policy = greedy_policy(reward, duration, rate, mask=mask)
+    return _newton(policy, reward, duration, rate, context_probs, mask)
+
+
+def _newton(policy, reward, duration, rate, context_probs, mask) -> Array:
+    gain, time = policy_totals(
+        policy,
+        reward - rate * duration,
+        duration,
+        context_probs=context_probs,
+        mask=mask,
+    )
+    return jnp.where(time > 0, rate + gain / jnp.where(time > 0, time, 1), 0)
+
+
+def optimal_rate(
+    reward: Array,
+    duration: Array,
+    *,
+    context_probs: Array | None = None,
+    mask: Array | None = None,
+    max_steps: int = 100,
+) -> OptimalRate:
+    """Best rate over all deterministic policies, without enumerating them.
+
+    Stops when the greedy policy repeats. Differentiable in both tables by the envelope
+    theorem: d rho* / d r(x, a) = p(x) 1[a = u*(x)] / D*.
+
+    Args:
+      reward: [X, A] mean rewards, of either sign.
+      duration: [X, A] mean seconds, > 0.
+      context_probs: [X] weights of the contexts; uniform if None.
+      mask: [X, A] actions that exist; contexts without one are left out.
+      max_steps: bound of the loop; 5 steps are typical.
+
+    Returns:
+      ``OptimalRate``; ``rate`` is NaN if a table cell in use is not finite.
+    """
+    fixed_r, fixed_d = jax.lax.stop_gradient((reward, duration))
+
+    def step(carry):
+        rate, policy, steps, _ = carry
+        better = greedy_policy(fixed_r, fixed_d, rate, mask=mask)
+        new = _newton(better, fixed_r, fixed_d, rate, context_probs, mask)
+        # After the first step rates only rise; near ties in float32 could make two
+        # policies alternate, so a step that gains nothing ends the search too.
+        done = jnp.all(better == policy) | ((steps > 0) & ~(new > rate))
+        return new, better, steps + 1, done
+
+    def unfinished(carry):
+        return ~carry[3] & (carry[2] < max_steps)
+
+    start = (
+        jnp.zeros((), reward.dtype),
+        jnp.full(reward.shape[0], -1, jnp.int32),
+        jnp.zeros((), jnp.int32),
+        jnp.zeros((), bool),
+    )
+    rate, policy, steps, done = jax.lax.while_loop(unfinished, step, start)
+    rate = _newton(policy, reward, duration, rate, context_probs, mask)
+    return OptimalRate(rate=rate, policy=policy, steps=steps, converged=done)
+
+
+def approximate_iteration(
+    reward: Array,
+    duration: Array,
+    factors: Array,
+    *,
+    context_probs: Array | None = None,
+    initial_rate: Array | float = 0.0,
+) -> Trajectory:
+    """Dinkelbach iteration whose every rate is off by a factor.
+
+    rho_{k+1} = factors[k] * rho(u_{rho_k}); factors within [1/(1+gamma), 1+gamma] are
+    the paper's tolerance band.
+
+    Args:
+      reward: [X, A] mean rewards.
+      duration: [X, A] mean seconds.
+      factors: [N] multiplicative errors.
+      context_probs: [X]; uniform if None.
+      initial_rate: rho_0.
+
+    Source: the paper, "Approximate Dinkelbach iteration".
+    """
+
+    def step(rate, factor):
+        target = greedy_rate(reward, duration, rate, context_probs=context_probs)
+        return factor * target, (factor * target, target)
+
+    start = jnp.asarray(initial_rate, reward.dtype)
+    _, (rates, targets) = jax.lax.scan(step, start, factors)
+    return Trajectory(rate=rates, greedy_rate=targets)
+
+
+def duration_spread(
+    reward: Array,
+    duration: Array,
+    gamma: float | Array,
+    *,
+    context_probs: Array | None = None,
+) -> Array:
+    """R = max of D_u / D* and D* / D_u over policies greedy in [0, (1 + gamma) rho*].
+
+    F is convex in rho with slope -D_u, so D_u falls as the rate rises and the two ends
+    of the interval hold the extremes. Ties are broken towards them.
+    """
+    best = optimal_rate(reward, duration, context_probs=context_probs)
+    _, middle = policy_totals(
+        best.policy, reward, duration, context_probs=context_probs
+    )
+
+    def extreme(rate, sign):
+        value = reward - rate * duration
+        tied = value >= jnp.max(value, axis=-1, keepdims=True)
+        pick = jnp.argmax(jnp.where(tied, sign * duration, -jnp.inf), axis=-1)
+        return policy_totals(
+            pick.astype(jnp.int32), reward, duration, context_probs=context_probs
+        )[1]
+
+    longest = extreme(jnp.zeros_like(best.rate), 1)
+    shortest = extreme((1 + gamma) * best.rate, -1)
+    return jnp.maximum(longest / middle, middle / shortest)
+
+
+def tolerance_band(
+    rate: Array, gamma: float | Array, spread: Array
+) -> tuple[Array, Array]:
+    """Interval that holds the tail of an approximate iteration.
+
+    [(1 - R gamma / (1 + gamma)) rho*, (1 + gamma) rho*].
+
+    Args:
+      rate: rho* > 0.
+      gamma: tolerance >= 0.
+      spread: R from ``duration_spread``.
+    """
+    return (1 - spread * gamma / (1 + gamma)) * rate, (1 + gamma) * rate

@@ -1,0 +1,93 @@
+"""Policy updates on tabular softmax logits: natural, standard and clipped.
+
+Logits and values are [..., A]; leading dimensions are contexts. A row whose values are
+not all finite is left as it was: a NaN never enters a policy.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from rpg_jax.losses import ppo_clip_loss
+
+Array = jax.Array
+
+
+def _centred_values(logits: Array, q_values: Array) -> tuple[Array, Array]:
+    usable = jnp.all(jnp.isfinite(q_values), axis=-1, keepdims=True)
+    q = jnp.where(usable, q_values, 0)
+    policy = jax.nn.softmax(logits, axis=-1)
+    return policy, q - jnp.sum(policy * q, axis=-1, keepdims=True)
+
+
+def npg(logits: Array, q_values: Array, *, step_size: float | Array) -> Array:
+    """Natural policy gradient step: theta + eta (Q - pi.Q).
+
+    Independent of how likely an action is, unlike ``spg``; k exact steps give the
+    Boltzmann policy on the running average of Q.
+
+    Args:
+      logits: [..., A].
+      q_values: [..., A] (relative) values.
+      step_size: eta > 0, in 1 / (unit of value).
+
+    Source: the paper, "Natural policy gradient and reward-rate RL"; Kakade (2001).
+    """
+    _, centred = _centred_values(logits, q_values)
+    return logits + step_size * centred
+
+
+def spg(logits: Array, q_values: Array, *, step_size: float | Array) -> Array:
+    """Standard (softmax) policy gradient step: theta + eta pi (Q - pi.Q).
+
+    Args:
+      logits: [..., A].
+      q_values: [..., A] (relative) values.
+      step_size: eta > 0, in 1 / (unit of value).
+    """
+    policy, centred = _centred_values(logits, q_values)
+    return logits + step_size * policy * centred
+
+
+def ppo(
+    logits: Array,
+    context: Array,
+    action: Array,
+    advantage: Array,
+    mask: Array,
+    *,
+    step_size: float | Array,
+    clip_eps: float = 0.2,
+    num_epochs: int = 4,
+) -> Array:
+    """Clipped-surrogate ascent of a tabular policy on one batch.
+
+    The policy at entry is the one that is clipped against; every epoch is one gradient
+    step on the whole batch.
+
+    Args:
+      logits: [X, A].
+      context: [B] int.
+      action: [B] int.
+      advantage: [B].
+      mask: [B] bool.
+      step_size: gradient step, > 0.
+      clip_eps: half-width of the trust region of the probability ratio.
+      num_epochs: static number of gradient steps.
+
+    Source: Schulman et al. (2017); the paper argues for the step from NPG to PPO.
+    """
+
+    def log_prob(theta: Array) -> Array:
+        return jax.nn.log_softmax(theta, axis=-1)[context, action]
+
+    old = log_prob(logits)
+
+    def objective(theta: Array) -> Array:
+        return ppo_clip_loss(log_prob(theta), old, advantage, mask, clip_eps=clip_eps)[
+            0
+        ]
+
+    def epoch(_, theta: Array) -> Array:
+        return theta - step_size * jax.grad(objective)(theta)
+
+    return jax.lax.fori_loop(0, num_epochs, epoch, logits)
