@@ -159,6 +159,48 @@ def moments(x: Array, mask: Array | None = None) -> Moments:
     )
 
 
+def segment_moments(
+    x: Array, segment: Array, num_segments: int, mask: Array | None = None
+) -> Moments:
+    """Centred statistics of the rows of x, one set per segment.
+
+    Args:
+      x: [B, d] observations.
+      segment: [B] int, the segment of each row; rows outside [0, num_segments) are
+        rejected.
+      num_segments: static number of segments M.
+      mask: [B]; all rows if None.
+
+    Returns:
+      ``Moments`` with batch shape [M], except ``rejected``: one count for all, shape [].
+    """
+    asked = jnp.ones(x.shape[:1], bool) if mask is None else mask.astype(bool)
+    inside = (segment >= 0) & (segment < num_segments)
+    usable, _ = _accept(x, None)
+    keep = asked & usable & inside
+    x = jnp.where(keep[:, None], x, 0)
+    weight = keep.astype(x.dtype)[:, None]
+    segment = jnp.where(keep, segment, 0)
+
+    def total(v):
+        return jax.ops.segment_sum(v, segment, num_segments)
+
+    count = total(weight)
+    safe = jnp.maximum(count, 1)
+    rough = total(x) / safe
+    deviation = (x - rough[segment]) * weight
+    shift = total(deviation) / safe
+    deviation = (deviation - shift[segment]) * weight
+    mean, residual = _move(rough, jnp.zeros_like(rough), shift)
+    return Moments(
+        count=count[:, 0],
+        mean=mean,
+        scatter=total(_outer(deviation)),
+        residual=residual,
+        rejected=jnp.sum(asked & ~(usable & inside), dtype=jnp.int32),
+    )
+
+
 def merge(a: Moments, b: Moments) -> Moments:
     """Statistics of the union of two disjoint data sets (Chan et al. 1979).
 

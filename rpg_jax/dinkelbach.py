@@ -30,7 +30,9 @@ class Trajectory(NamedTuple):
     greedy_rate: Array  # [N] rho(u_{rho_{k-1}}), of which rho_k is a perturbed copy
 
 
-def _weights(reward: Array, context_probs: Array | None, mask: Array | None) -> Array:
+def context_weights(
+    reward: Array, context_probs: Array | None, mask: Array | None
+) -> Array:
     """Probabilities of the contexts that have an action, [X], summing to 1 (or 0)."""
     size = reward.shape[0]
     if context_probs is None:
@@ -69,7 +71,7 @@ def policy_totals(
     mask: Array | None = None,
 ) -> tuple[Array, Array]:
     """Expected reward R_u and expected seconds D_u of a decision under a policy."""
-    probs = _weights(reward, context_probs, mask)
+    probs = context_weights(reward, context_probs, mask)
     # Masked cells may hold anything; contexts without an action carry no weight.
     seen = probs > 0
     r = jnp.take_along_axis(reward, policy[:, None], axis=-1)[:, 0]
