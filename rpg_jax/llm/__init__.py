@@ -14,7 +14,11 @@ _EXPORTS = {
     "models": ("Model", "model_for", "count_parameters"),
     "weights": ("load_pretrained", "export_pretrained", "CheckpointError"),
     "tokenizer": ("load_tokenizer",),
-    "sampling": ("sample", "Completions", "left_pad"),
+    "hyper": ("PPOHyper",),
+    "batch": ("PPOBatch", "make_batch"),
+    "ppo": ("PPO", "PPOState", "make_ppo"),
+    "sharding": ("make_mesh",),
+    "sampling": ("sample", "Completions", "Grammar", "choice_grammar", "left_pad"),
 }
 _HOME = {name: module for module, names in _EXPORTS.items() for name in names}
 
