@@ -1,0 +1,202 @@
+"""The PPO batch: checked once on the host, then split into equal pieces."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rpg_jax.llm.head import MaskTable
+
+
+class PPOBatch(NamedTuple):
+    """Prompts, completions and what they earned; one row per attempt.
+
+    Attributes:
+        prompt: `[B, P]` int32, left-padded.
+        prompt_mask: `[B, P]` bool, True at real tokens.
+        completion: `[B, L]` int32, right-padded, the stop token included.
+        completion_mask: `[B, L]` bool; a row without a token takes no part.
+        sampler_log_prob: `[B, L]` float32, as reported by the sampler, nats.
+        reward: `[B]` float32, the (relative) reward of the whole completion.
+        group: `[B]` int32; rows of a group are each other's baseline.
+        weight: `[B]` float32, factor on the row's advantage.
+        mask_table: `[M, V]` bool, the different logit masks of this batch, or None.
+        mask_index: `[B, L]` int32, which of them held at each token, or None.
+    """
+
+    prompt: jax.Array
+    prompt_mask: jax.Array
+    completion: jax.Array
+    completion_mask: jax.Array
+    sampler_log_prob: jax.Array
+    reward: jax.Array
+    group: jax.Array
+    weight: jax.Array
+    mask_table: jax.Array | None = None
+    mask_index: jax.Array | None = None
+
+
+def make_batch(
+    prompt: Any,
+    prompt_mask: Any,
+    completion: Any,
+    completion_mask: Any,
+    sampler_log_prob: Any,
+    reward: Any,
+    *,
+    group: Any = None,
+    weight: Any = None,
+    logit_mask: Any = None,
+) -> PPOBatch:
+    """Check one batch on the host and give it the types that the update wants.
+
+    Args:
+        prompt: `[B, P]` ids, left-padded.
+        prompt_mask: `[B, P]` bool.
+        completion: `[B, L]` ids, right-padded.
+        completion_mask: `[B, L]` bool; all False takes a row out.
+        sampler_log_prob: `[B, L]` nats; values at masked-out tokens are ignored.
+        reward: `[B]`, any unit; ignored in rows that are out.
+        group: `[B]` integers; default: all rows are one group.
+        weight: `[B]` factors on the advantage; default 1.
+        logit_mask: None, `[V]` or `[B, L, V]` bool, or a `MaskTable`: what the sampler
+            was allowed to say at each token.
+
+    Returns:
+        `PPOBatch` of NumPy arrays.
+
+    Raises:
+        ValueError: wrong shapes, a mask with holes, a reward, weight or log-probability
+            that is NaN or infinite, or a token that its logit mask forbids.
+    """
+    prompt, completion = np.asarray(prompt), np.asarray(completion)
+    if prompt.ndim != 2 or completion.ndim != 2 or len(prompt) != len(completion):
+        raise ValueError(
+            f"prompt {prompt.shape} and completion {completion.shape} must be [B, P] "
+            "and [B, L]."
+        )
+    rows, length = completion.shape
+    prompt_mask = _shaped("prompt_mask", prompt_mask, prompt.shape, np.bool_)
+    mask = _shaped("completion_mask", completion_mask, completion.shape, np.bool_)
+    log_prob = _shaped(
+        "sampler_log_prob", sampler_log_prob, completion.shape, np.float32
+    )
+    reward = _shaped("reward", reward, (rows,), np.float32)
+    group = _shaped("group", np.zeros(rows) if group is None else group, (rows,), int)
+    weight = _shaped(
+        "weight", np.ones(rows) if weight is None else weight, (rows,), np.float32
+    )
+    alive = mask.any(axis=1)
+    if np.any(mask[:, 1:] & ~mask[:, :-1]):
+        raise ValueError("completion_mask must be True from the first token on.")
+    if np.any(prompt_mask[:, :-1] & ~prompt_mask[:, 1:]) or not np.all(
+        prompt_mask[:, -1]
+    ):
+        raise ValueError("Prompts must be left-padded and have at least one token.")
+    for name, values in (
+        ("reward", reward[alive]),
+        ("weight", weight[alive]),
+        ("sampler_log_prob", log_prob[mask]),
+    ):
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"{name} has {np.sum(~np.isfinite(values))} values that are NaN or "
+                "infinite; take such rows out with an all-False completion_mask."
+            )
+    table, index = _mask_table(logit_mask, rows, length)
+    if table is not None:
+        allowed = table[index, np.where(mask, completion, 0)]
+        allowed |= ~table[index].any(axis=-1)
+        if np.any(mask & ~allowed):
+            row, column = np.argwhere(mask & ~allowed)[0]
+            raise ValueError(
+                f"Row {row}, token {column} (id {completion[row, column]}) is "
+                "forbidden by its logit mask: the sampler used another one."
+            )
+    return PPOBatch(
+        prompt=prompt.astype(np.int32),
+        prompt_mask=prompt_mask,
+        completion=completion.astype(np.int32),
+        completion_mask=mask,
+        sampler_log_prob=np.where(mask, log_prob, 0).astype(np.float32),
+        reward=np.where(alive, reward, 0).astype(np.float32),
+        group=group.astype(np.int32),
+        weight=np.where(alive, weight, 0).astype(np.float32),
+        mask_table=table,
+        mask_index=index,
+    )
+
+
+def pad_rows(batch: PPOBatch, multiple: int) -> PPOBatch:
+    """Append rows that take no part until the number of rows is a multiple."""
+    rows = len(batch.reward)
+    extra = -rows % multiple
+    if not extra:
+        return batch
+
+    def pad(x: Any) -> Any:
+        xp = np if isinstance(x, np.ndarray) else jnp
+        return xp.concatenate([x, xp.repeat(x[:1], extra, axis=0)])
+
+    padded = {
+        name: pad(value)
+        for name, value in batch._asdict().items()
+        if value is not None and name != "mask_table"
+    }
+    dead = np.arange(rows + extra) < rows
+    padded["completion_mask"] = padded["completion_mask"] & dead[:, None]
+    return batch._replace(**padded)
+
+
+def split_rows(tree: Any, pieces: int) -> Any:
+    """`[B, ...]` -> `[pieces, B / pieces, ...]`, row i in piece i mod `pieces`.
+
+    Interleaved, so that a batch sharded along its rows stays where it is.
+    """
+    return jax.tree.map(
+        lambda x: jnp.swapaxes(x.reshape(-1, pieces, *x.shape[1:]), 0, 1), tree
+    )
+
+
+def join_rows(tree: Any) -> Any:
+    """Undo `split_rows`."""
+    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:]), tree)
+
+
+def _shaped(name: str, value: Any, shape: Sequence[int], dtype: Any) -> np.ndarray:
+    value = np.asarray(value)
+    if value.shape != tuple(shape):
+        raise ValueError(f"{name} has shape {value.shape}, want {tuple(shape)}.")
+    return value.astype(dtype)
+
+
+def _mask_table(
+    mask: Any, rows: int, length: int
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Any form of logit mask as a table of distinct rows and an index into it."""
+    if mask is None:
+        return None, None
+    if isinstance(mask, MaskTable):
+        table, index = np.asarray(mask.table, bool), np.asarray(mask.index)
+    else:
+        mask = np.asarray(mask, bool)
+        if mask.ndim == 1:
+            table, index = mask[None], np.zeros((rows, length), np.int64)
+        else:
+            flat = np.packbits(mask.reshape(-1, mask.shape[-1]), axis=1)
+            _, first, index = np.unique(
+                flat, axis=0, return_index=True, return_inverse=True
+            )
+            table = mask.reshape(-1, mask.shape[-1])[first]
+            index = index.reshape(mask.shape[:2])
+    if index.shape != (rows, length) or index.min() < 0 or index.max() >= len(table):
+        raise ValueError(
+            f"Logit mask with {len(table)} rows and index {index.shape} does not fit "
+            f"completions [{rows}, {length}]."
+        )
+    # A power of two, so that batches with a few masks more or less share a compilation.
+    size = 1 << (len(table) - 1).bit_length()
+    spare = np.ones((size - len(table), table.shape[1]), bool)
+    return np.concatenate([table, spare]), index.astype(np.int32)
