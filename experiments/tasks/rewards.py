@@ -239,16 +239,19 @@ def charged_seconds(
     return np.where(valid, seconds, np.maximum(seconds, floor))
 
 
+def _reaches(task: Task, score: float, threshold: float) -> bool:
+    own, other = round(score, _MEDAL_DIGITS), round(threshold, _MEDAL_DIGITS)
+    return oriented(task, own) >= oriented(task, other)
+
+
 def medal(task: Task, score: float) -> str | None:
     """``gold``, ``silver``, ``bronze`` or None by the real leaderboard."""
-    own = oriented(task, round(score, _MEDAL_DIGITS))
     for name in ("gold", "silver", "bronze"):
-        if own >= oriented(task, getattr(task.medals, name)):
+        if _reaches(task, score, getattr(task.medals, name)):
             return name
     return None
 
 
 def above_median(task: Task, score: float) -> bool:
     """Whether the score reaches the real leaderboard's median."""
-    own = oriented(task, round(score, _MEDAL_DIGITS))
-    return own >= oriented(task, task.medals.median)
+    return _reaches(task, score, task.medals.median)

@@ -79,10 +79,11 @@ def read_regular_file(path: str | os.PathLike, limit_bytes: int) -> bytes:
             raise InvalidSubmission(f"{name} is a symbolic link") from None
         why = getattr(error, "strerror", None) or str(error)
         raise InvalidSubmission(f"{name} cannot be opened: {why}") from None
+    info = os.fstat(descriptor)
+    if not stat.S_ISREG(info.st_mode):
+        os.close(descriptor)
+        raise InvalidSubmission(f"{name} is not a regular file")
     with open(descriptor, "rb") as file:
-        info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode):
-            raise InvalidSubmission(f"{name} is not a regular file")
         too_large = f"{name} is larger than {limit_bytes / 2**20:.0f} MiB"
         if info.st_size > limit_bytes:
             raise InvalidSubmission(too_large)
