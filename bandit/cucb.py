@@ -1,0 +1,290 @@
+"""C-UCB's rate (Gyorgy et al. 2007): the maximum, over policies, of a penalised rate.
+
+    lambda_t = max(1e-9, max_u R_u/D_u - sqrt(2 c1 L_t / T_u)),
+
+R_u, D_u, T_u being sums over contexts of the reward sums, duration sums and counts of
+the cells (x, u(x)); policies with D_u = 0 or T_u = 0 do not count. Four ways to get it:
+
+- ``exact_rate``: the maximum over all A^X policies, X <= 4 (see ``cucb_exact``). For
+  evaluation.
+- ``approximate_rate``: coordinate ascent from the previous decision's policy and from
+  one multiplier step. A lower bound; for tuning. ``disagreement`` measures how low.
+- ``sampled_rate``: 2,048 fresh random policies at every decision, for X > 4.
+- ``refresh_pool`` and ``pool_rate``: the same 2,048 policies kept between decisions
+  with their sums, redrawn in the visited context only.
+
+All but ``disagreement`` and the trials-last functions re-exported from ``cucb_exact``
+are written for one trial and meant to be vmapped; nested vmaps are flattened into one
+batch for the exact search.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_batching import custom_vmap
+
+from bandit.cucb_exact import (
+    Tables,
+    brute_force_max,
+    coordinate_ascent,
+    exact_max,
+    first_argmax,
+    penalised_rate,
+    policy_sums,
+)
+
+__all__ = [
+    "FLOOR",
+    "NUM_SAMPLED",
+    "Pool",
+    "approximate_max",
+    "approximate_rate",
+    "brute_force_max",
+    "disagreement",
+    "empty_pool",
+    "exact_max",
+    "exact_rate",
+    "log_term",
+    "pool_rate",
+    "refresh_pool",
+    "sampled_rate",
+]
+
+#: Least value of lambda.
+FLOOR = 1e-9
+#: Random policies a decision when there are too many contexts for the exact maximum.
+NUM_SAMPLED = 2048
+
+
+def log_term(t: jax.Array, log_num_policies: float) -> jax.Array:
+    """L = log max(t, 2) + log(1 + |U|)/2 in nats, from log |U|.
+
+    Args:
+      t: decision number, counted from 1.
+      log_num_policies: log |U|: X log A for the full class, log 2048 inside lambda
+        when policies are sampled.
+    """
+    return jnp.log(jnp.maximum(t, 2.0)) + 0.5 * float(
+        np.logaddexp(0.0, log_num_policies)
+    )
+
+
+@custom_vmap
+def _exact(table, penalty, incumbent, needed):
+    """exact_max, trials first: table [N, X, 3, A], penalty [N], incumbent [N, X]."""
+    columns = jnp.transpose(table, (2, 1, 3, 0))
+    value, policy, _ = exact_max(
+        *columns, penalty, incumbent.T, floor=FLOOR, needed=needed
+    )
+    return value, policy.T
+
+
+@_exact.def_vmap
+def _exact_rule(axis_size, in_batched, *args):
+    args = [
+        arg if batched else jnp.broadcast_to(arg[None], (axis_size, *arg.shape))
+        for arg, batched in zip(args, in_batched, strict=True)
+    ]
+    trials = args[1].shape[1]
+    flat = [arg.reshape(axis_size * trials, *arg.shape[2:]) for arg in args]
+    value, policy = _exact(*flat)
+    shape = (axis_size, trials)
+    return (value.reshape(shape), policy.reshape(*shape, -1)), (True, True)
+
+
+def exact_rate(
+    table: jax.Array,
+    c1_L2: jax.Array,
+    incumbent: jax.Array,
+    needed: jax.Array | bool = True,
+) -> tuple[jax.Array, jax.Array]:
+    """lambda, exactly, over all A^X policies of one trial.
+
+    Under (nested) vmap all trials are searched together: a trial whose bounds close
+    costs a few microseconds, and only the others are searched further.
+
+    Args:
+      table: cell sums [X, 3, A]: reward, duration (seconds), count; X <= 4.
+      c1_L2: 2 c1 L, [].
+      incumbent: the previous decision's policy, int32 [X] (zeros at first).
+      needed: whether lambda is going to be used; if not, a lower bound will do.
+
+    Returns:
+      lambda [] and its policy, int32 [X] (a good one, not the maximiser, where the
+      floor binds).
+
+    Raises:
+      ValueError: X > 4.
+    """
+    value, policy = _exact(
+        table[None],
+        jnp.asarray(c1_L2, table.dtype)[None],
+        incumbent[None],
+        jnp.asarray(needed)[None],
+    )
+    return value[0], policy[0]
+
+
+def approximate_max(
+    sum_r: jax.Array,
+    sum_d: jax.Array,
+    n: jax.Array,
+    c1_L2: jax.Array,
+    incumbent: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """A lower bound of lambda by two local searches; *not* the exact maximum.
+
+    One start is the incumbent; the other the policy that maximises the penalised rate
+    linearised at the incumbent's value, one context at a time. Each is followed by one
+    pass of coordinate ascent.
+
+    Args:
+      sum_r: reward sums [X, A, B].
+      sum_d: duration sums [X, A, B], seconds.
+      n: counts [X, A, B].
+      c1_L2: 2 c1 L, scalar or [B].
+      incumbent: the previous decision's policy, int32 [X, B].
+
+    Returns:
+      value [B], floored at 1e-9, and policy, int32 [X, B].
+    """
+    tables = Tables(sum_r, sum_d, n)
+    penalty = jnp.broadcast_to(jnp.asarray(c1_L2, sum_r.dtype), sum_r.shape[2:])
+    value, policy = coordinate_ascent(tables, penalty, incumbent)
+    _, duration, total = policy_sums(tables, policy)
+    total = jnp.maximum(total, 1.0)
+    fee = jnp.sqrt(penalty / total)
+    price = jnp.where(jnp.isfinite(value), jnp.maximum(value, FLOOR), 0.0) + fee
+    gain = 0.5 * fee * duration / total  # what one more sample takes off the penalty
+    score = sum_r - price[None, None] * sum_d + gain[None, None] * n
+    score = jnp.where(n > 0, score, -jnp.inf).swapaxes(0, 1)
+    start = first_argmax(score, score.max(axis=0))
+    other, candidate = coordinate_ascent(tables, penalty, start)
+    better = other > value
+    policy = jnp.where(better[None], candidate, policy)
+    return jnp.maximum(jnp.maximum(value, other), FLOOR), policy
+
+
+def approximate_rate(
+    table: jax.Array, c1_L2: jax.Array, incumbent: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """``approximate_max`` of one trial: table [X, 3, A], incumbent [X]; vmap it."""
+    columns = jnp.swapaxes(table, 0, 1)[..., None]
+    value, policy = approximate_max(*columns, c1_L2, incumbent[:, None])
+    return value[0], policy[:, 0]
+
+
+def disagreement(
+    sum_r: jax.Array,
+    sum_d: jax.Array,
+    n: jax.Array,
+    c1_L2: jax.Array,
+    incumbent: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """How far the approximate maximum falls short of the exact one, table by table.
+
+    Args:
+      sum_r: reward sums [X, A, B] of B recorded tables.
+      sum_d: duration sums [X, A, B], seconds.
+      n: counts [X, A, B].
+      c1_L2: 2 c1 L, scalar or [B].
+      incumbent: the previous decision's policy, int32 [X, B].
+
+    Returns:
+      exact minus approximate lambda [B] (>= 0 but for rounding) and whether they
+      differ by more than rounding, bool [B].
+    """
+    exact, _, _ = exact_max(sum_r, sum_d, n, c1_L2, incumbent, floor=FLOOR)
+    approximate, _ = approximate_max(sum_r, sum_d, n, c1_L2, incumbent)
+    gap = exact - approximate
+    return gap, gap > 1e-6 * (1.0 + jnp.abs(exact) + jnp.sqrt(c1_L2))
+
+
+def _draw_tried(uniform: jax.Array, count: jax.Array) -> jax.Array:
+    """Actions uniform over the tried ones: uniform [..., P], count [..., A] -> int32.
+
+    Where nothing is tried the action is 0, whose sums are all zero.
+    """
+    tried = count > 0
+    # Stable sort: the tried actions first, in order.
+    order = jnp.argsort(~tried, axis=-1, stable=True)
+    number = tried.sum(axis=-1, keepdims=True)
+    rank = jnp.floor(uniform * number.astype(uniform.dtype)).astype(jnp.int32)
+    rank = jnp.clip(rank, 0, jnp.maximum(number - 1, 0))
+    return jnp.take_along_axis(order, rank, axis=-1).astype(jnp.int32)
+
+
+def sampled_rate(
+    key: jax.Array,
+    table: jax.Array,
+    c1_L2: jax.Array,
+    num_policies: int = NUM_SAMPLED,
+) -> jax.Array:
+    """lambda over random policies, each context's action uniform over its tried ones.
+
+    Args:
+      key: fresh at every decision.
+      table: cell sums [X, 3, A] of one trial.
+      c1_L2: 2 c1 L with L = log max(t, 2) + log(1 + num_policies)/2, [].
+      num_policies: policies drawn.
+    """
+    uniform = jax.random.uniform(key, (table.shape[0], num_policies))
+    action = _draw_tried(uniform, table[:, 2])
+    chosen = jnp.take_along_axis(table, action[:, None], axis=2)
+    value = penalised_rate(*chosen.sum(axis=0), c1_L2)
+    return jnp.maximum(value.max(), FLOOR)
+
+
+class Pool(NamedTuple):
+    """Random policies kept between decisions.
+
+    Attributes:
+      action: each policy's action in each context, int32 [X, P].
+      sums: R_u, D_u, T_u of each policy, [3, P].
+    """
+
+    action: jax.Array
+    sums: jax.Array
+
+
+def empty_pool(num_contexts: int, num_policies: int = NUM_SAMPLED) -> Pool:
+    """The pool before any decision: all sums zero."""
+    return Pool(
+        jnp.zeros((num_contexts, num_policies), jnp.int32),
+        jnp.zeros((3, num_policies)),
+    )
+
+
+def refresh_pool(
+    pool: Pool,
+    uniform: jax.Array,
+    context: jax.Array,
+    old_row: jax.Array,
+    new_row: jax.Array,
+) -> Pool:
+    """The pool after a decision in ``context``: O(P) instead of O(X P).
+
+    Each policy's action in the visited context is drawn again, uniform over the tried
+    ones; the other contexts keep theirs. As a context's tried actions change only when
+    it is visited, every decision still meets policies whose actions are independent and
+    uniform over the tried ones; unlike fresh draws, those of successive decisions are
+    dependent (a context keeps its draw until its next visit).
+
+    Args:
+      pool: policies and sums.
+      uniform: U(0, 1) draws, [P].
+      context: the visited context, int32 [].
+      old_row: its cell sums before the decision, [3, A].
+      new_row: its cell sums after it, [3, A].
+    """
+    old = pool.action[context]
+    new = _draw_tried(uniform, new_row[2])
+    sums = pool.sums + (new_row[:, new] - old_row[:, old])
+    return Pool(pool.action.at[context].set(new), sums)
+
+
+def pool_rate(pool: Pool, c1_L2: jax.Array) -> jax.Array:
+    """lambda over the pool's policies, floored at 1e-9."""
+    return jnp.maximum(penalised_rate(*pool.sums, c1_L2).max(), FLOOR)
