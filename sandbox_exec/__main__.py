@@ -1,0 +1,138 @@
+"""``python -m sandbox_exec doctor|run|attack``."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from .errors import SandboxError
+from .limits import Level, Limits
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    try:
+        return options.command(options)
+    except (SandboxError, OSError, ValueError) as error:
+        print(f"sandbox_exec: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("sandbox_exec: interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m sandbox_exec", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="doctor|run|attack")
+
+    doctor = commands.add_parser("doctor", help="what this machine holds, by trying it")
+    doctor.add_argument("--python", help="interpreter for the scripts")
+    doctor.add_argument("--json", action="store_true", help="machine-readable")
+    doctor.add_argument(
+        "--compile", action="store_true", help="write missing bytecode of the packages"
+    )
+    doctor.set_defaults(command=_doctor)
+
+    run = commands.add_parser("run", help="run one script, print its record as JSON")
+    run.add_argument("script", type=Path)
+    run.add_argument("args", nargs="*", help="arguments of the script")
+    run.add_argument("--inputs", type=Path, help="folder shown read-only as ./input")
+    run.add_argument(
+        "--require", default="namespaces", help="least level (default: %(default)s)"
+    )
+    run.add_argument("--level", help="exactly this level")
+    run.add_argument("--python", help="interpreter for the script")
+    run.add_argument("--submission", default="submission.csv", help="file to collect")
+    run.add_argument("--save", type=Path, help="write the collected file here")
+    for name, text in (
+        ("wall_s", "seconds"),
+        ("memory_mb", "MiB, all processes together"),
+        ("pids", "processes and threads"),
+        ("disk_mb", "MiB"),
+    ):
+        default = getattr(Limits(), name)
+        run.add_argument(
+            f"--{name}",
+            type=type(default),
+            default=default,
+            help=f"{text} (%(default)s)",
+        )
+    run.set_defaults(command=_run)
+
+    attack = commands.add_parser("attack", help="try the attack corpus on this machine")
+    attack.add_argument("--level", default="full", help="level to attack, or 'naive'")
+    attack.add_argument("--corpus", type=Path, help="folder of attacks.json")
+    attack.add_argument("--only", help="comma-separated ids")
+    attack.add_argument("--json", action="store_true", help="machine-readable")
+    attack.set_defaults(command=_attack)
+    return parser
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from .environment import Environment
+    from .isolation import probe_isolation
+
+    env = Environment.of(options.python)
+    if options.compile and not env.compile_ahead():
+        print(f"cannot write bytecode into {env.site}", file=sys.stderr)
+    report = probe_isolation(options.python)
+    missing = env.uncompiled()
+    if options.json:
+        plain = {
+            "level": report.level.name,
+            "held": {level.name: checks for level, checks in report.held.items()},
+            "missing": {level.name: why for level, why in report.missing.items()},
+            "python": env.python,
+            "modules_without_bytecode": missing,
+        }
+        print(json.dumps(plain, indent=2))
+    else:
+        print("\n".join(report.lines()))
+        print(f"interpreter: {env.python}")
+        if missing:
+            print(
+                f"  {missing} modules without bytecode: importing them costs every run "
+                "time; `doctor --compile` writes it"
+            )
+    return 0 if report.level >= Level.NAMESPACES else 1
+
+
+def _run(options: argparse.Namespace) -> int:
+    from .protocol import ScriptJob
+    from .runner import run_script
+
+    limits = Limits(
+        wall_s=options.wall_s,
+        memory_mb=options.memory_mb,
+        pids=options.pids,
+        disk_mb=options.disk_mb,
+    )
+    job = ScriptJob(
+        script=options.script.read_bytes(),
+        inputs=options.inputs,
+        limits=limits,
+        submission_name=options.submission,
+        args=tuple(options.args),
+    )
+    record = run_script(
+        job, require=options.require, level=options.level, python=options.python
+    )
+    print(record.to_json(indent=2))
+    if options.save is not None and record.submission_bytes is not None:
+        options.save.write_bytes(record.submission_bytes)
+    return 0 if record.ok else 1
+
+
+def _attack(options: argparse.Namespace) -> int:
+    from . import attack
+
+    only = options.only.split(",") if options.only else None
+    return attack.main(
+        options.level, corpus=options.corpus, only=only, as_json=options.json
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

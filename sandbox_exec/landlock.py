@@ -1,0 +1,108 @@
+"""Landlock rules for machines without user namespaces.
+
+Access bits, rule layout and what each ABI added: Linux ``uapi/linux/landlock.h`` and
+``Documentation/userspace-api/landlock.rst``.
+"""
+
+import ctypes
+import functools
+import os
+import sys
+from pathlib import Path
+
+from .environment import Environment
+from .seccomp import build_filter
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
+_ABI1_ALL = (1 << 13) - 1
+_REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+_READ = _EXECUTE | _READ_FILE | _READ_DIR
+_FILE_ONLY = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+
+# What a program may read under /proc and /sys, beyond its own folder.
+_READABLE = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib64",
+    "/lib32",
+    "/etc/alternatives",
+    "/etc/fonts",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/group",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/sys/devices/system/cpu",
+    "/sys/devices/system/node",
+    "/dev/urandom",
+    "/dev/random",
+    "/dev/zero",
+)
+
+
+@functools.lru_cache(maxsize=1)
+def abi() -> int:
+    """Landlock ABI of the running kernel; 0 without Landlock."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    version = libc.syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint(1))
+    return max(0, int(version))
+
+
+def signals_scoped() -> bool:
+    """Whether Landlock keeps a script from signalling the user's other processes."""
+    return abi() >= 6
+
+
+def rules(
+    env: Environment, *, work: Path, inputs: Path | None, pin: bool
+) -> dict[str, object]:
+    """Return the gate's instructions: handled rights, allowed paths, seccomp filter.
+
+    Args:
+        env: interpreter to show.
+        work: the one folder tree that may be written.
+        inputs: folder to show read-only.
+        pin: forbid sched_setaffinity.
+    """
+    version = abi()
+    handled = _ABI1_ALL
+    handled |= _REFER if version >= 2 else 0
+    handled |= _TRUNCATE if version >= 3 else 0
+    handled |= _IOCTL_DEV if version >= 5 else 0
+    everything = handled & ~_IOCTL_DEV
+
+    paths: list[tuple[str, int]] = []
+
+    def allow(path: str, access: int) -> None:
+        if os.path.exists(path):
+            access &= handled
+            paths.append((path, access if os.path.isdir(path) else access & _FILE_ONLY))
+
+    for path in (*_READABLE, *env.folders):
+        allow(path, _READ)
+    if inputs is not None:
+        allow(str(inputs.resolve()), _READ)
+    allow("/proc/self", _READ)
+    allow("/dev/null", _READ_FILE | _WRITE_FILE | _TRUNCATE)
+    # Semaphores of multiprocessing live here; the runner removes what is left behind.
+    allow("/dev/shm", everything & ~_EXECUTE)
+    allow(str(work), everything)
+    return {
+        "fs": handled,
+        "net": 3 if version >= 4 else 0,  # bind and connect over TCP
+        "scope": 3 if version >= 6 else 0,  # abstract sockets, signals
+        "attr_size": 24 if version >= 6 else 16 if version >= 4 else 8,
+        "paths": paths,
+        "seccomp": build_filter(sockets=False, affinity=not pin).hex(),
+    }

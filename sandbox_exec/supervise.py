@@ -1,0 +1,331 @@
+"""The timed part: from 'go' to the exit of the main process, or to the reason it was cut."""
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import struct
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .cgroup import RunCgroup
+from .launch import Launched
+from .limits import Limits
+from .output import OutputTail
+
+_SAMPLE_S = 0.05
+_SAMPLE_CGROUP_S = 0.2
+# As root no rlimit bounds the processes of one user, so without a control group the
+# count is watched closely.
+_SAMPLE_FORKS_S = 0.004
+
+# PIDFD_GET_INFO with PIDFD_INFO_EXIT (Linux 6.15): uapi/linux/pidfd.h
+_PIDFD_GET_INFO = 0xC040FF0B
+_PIDFD_INFO_EXIT = 1 << 3
+
+
+@dataclass
+class Outcome:
+    """What was seen while the script ran."""
+
+    delta_s: float = 0.0
+    killed_by: str = ""
+    wait_status: int | None = None
+    report: dict = field(default_factory=dict)
+    memory_peak: int = 0
+    pids_peak: int = 0
+    disk_full: bool = False
+    disk_bytes: int = 0
+
+
+class Supervisor:
+    """Watches one script. `run` returns once it has ended or must be killed."""
+
+    def __init__(
+        self,
+        launched: Launched,
+        limits: Limits,
+        *,
+        group: RunCgroup | None,
+        cancel_fd: int,
+        watch_forks: bool,
+    ) -> None:
+        self._box = launched
+        self._limits = limits
+        self._group = group
+        self._cancel_fd = cancel_fd
+        self._watch_forks = watch_forks and group is None and launched.proc_fd >= 0
+        self._sample_s = _SAMPLE_CGROUP_S if group is not None else _SAMPLE_S
+        self.stdout = OutputTail(limits.output_kb << 10)
+        self.stderr = OutputTail(limits.output_kb << 10)
+        self.outcome = Outcome()
+
+    def run(self) -> Outcome:
+        """Say 'go' and watch until the main process has ended or must be stopped."""
+        box, limits, outcome = self._box, self._limits, self.outcome
+        poll = select.poll()
+        streams = {box.stdout: self.stdout, box.stderr: self.stderr}
+        for fd in streams:
+            poll.register(fd, select.POLLIN)
+        ctrl = box.ctrl.fileno()
+        poll.register(ctrl, select.POLLIN)
+        if box.child_pidfd >= 0:
+            poll.register(box.child_pidfd, select.POLLIN)
+        if self._cancel_fd >= 0:
+            poll.register(self._cancel_fd, select.POLLIN)
+        output_cap = limits.output_total_mb << 20
+        tick = _SAMPLE_FORKS_S if self._watch_forks else self._sample_s
+
+        start = time.monotonic()
+        deadline, next_sample, next_full = start + limits.wall_s, start + tick, start
+        with contextlib.suppress(OSError):  # it died at the gate: seen as an exit below
+            box.go.send(b"go")
+        while True:
+            wait_s = min(deadline, next_sample) - time.monotonic()
+            events = poll.poll(max(0.0, wait_s * 1000))
+            now = time.monotonic()
+            ready = {fd for fd, _ in events}
+            if box.child_pidfd in ready:
+                break
+            if ctrl in ready and self._hear():
+                break
+            if now >= deadline:
+                outcome.killed_by = "timeout"
+                break
+            if self._cancel_fd in ready:
+                outcome.killed_by = "cancel"
+                break
+            for fd in ready & streams.keys():
+                if not streams[fd].drain(fd):
+                    poll.unregister(fd)
+            if self.stdout.total + self.stderr.total > output_cap:
+                outcome.killed_by = "output_limit"
+                break
+            if now >= next_sample:
+                next_sample = now + tick
+                full = now >= next_full
+                if full:
+                    next_full = now + self._sample_s
+                outcome.killed_by = self._sample(full=full)
+                if outcome.killed_by:
+                    break
+        outcome.delta_s = max(0.0, now - start)
+        if outcome.killed_by == "timeout":
+            outcome.delta_s = limits.wall_s
+        return outcome
+
+    def _hear(self) -> bool:
+        """Take the gate's messages; True when the run is over."""
+        messages = self._box.messages()
+        if messages is None:
+            return True
+        for message in messages:
+            if "over" in message and not self.outcome.killed_by:
+                self.outcome.killed_by = message["over"]
+            if "status" in message:
+                self.outcome.report = message
+        return bool(self.outcome.killed_by or self.outcome.report)
+
+    def finish(self) -> None:
+        """After an exit: wait briefly for the gate's report on how it ended."""
+        outcome = self.outcome
+        if outcome.killed_by in ("", "oom", "pids_limit"):
+            deadline = time.monotonic() + 1.0
+            poll = select.poll()
+            poll.register(self._box.ctrl.fileno(), select.POLLIN)
+            while not outcome.report and time.monotonic() < deadline:
+                poll.poll(100)
+                messages = self._box.messages()
+                for message in messages or ():
+                    if "status" in message:
+                        outcome.report = message
+                    elif "over" in message and not outcome.killed_by:
+                        outcome.killed_by = message["over"]
+                if messages is None:
+                    break
+        if "status" in outcome.report:
+            outcome.wait_status = int(outcome.report["status"])
+        elif outcome.killed_by == "":
+            outcome.wait_status = _exit_status(self._box.child_pidfd)
+        self._sample(full=True)
+
+    def drain_rest(self) -> None:
+        """Every writer is dead: read what is left in the pipes."""
+        for fd, tail in (
+            (self._box.stdout, self.stdout),
+            (self._box.stderr, self.stderr),
+        ):
+            for _ in range(64):  # a pipe holds 1 MiB; survivors cannot hold us up
+                before = tail.total
+                if not tail.drain(fd) or tail.total == before:
+                    break
+
+    def _sample(self, *, full: bool) -> str:
+        """Look at what no kernel limit holds; return the reason to stop, if any."""
+        if self._watch_forks and not full:
+            return self._count_forks()
+        tmpfs_bytes = self._look_at_disk()
+        if self.outcome.killed_by == "" and tmpfs_bytes < 0:
+            return "disk_limit"
+        if self._group is not None:
+            with contextlib.suppress(OSError):
+                if self._group.oom_kills() > 0:
+                    return "oom"
+            return ""
+        if self._box.proc_fd >= 0:
+            return self._sample_processes(max(0, tmpfs_bytes))
+        return ""
+
+    def _look_at_disk(self) -> int:
+        """Bytes in the sandbox's tmpfs mounts; -1 when it holds too many files."""
+        box, outcome = self._box, self.outcome
+        if box.folder is not None:
+            used = _folder_bytes(box.folder)
+            outcome.disk_bytes = max(outcome.disk_bytes, used)
+            if used > self._limits.disk_mb << 20:
+                outcome.disk_full = True
+                return -1
+            return 0
+        total = disk = 0
+        for fd in (box.work_fd, *box.tmpfs_fds):
+            with contextlib.suppress(OSError):
+                info = os.fstatvfs(fd)
+                used = (info.f_blocks - info.f_bfree) * info.f_frsize
+                total += used
+                if fd != box.tmpfs_fds[-1]:  # the last one is /dev/shm
+                    disk += used
+                if info.f_bfree * info.f_frsize < 1 << 16:
+                    outcome.disk_full = True
+                if info.f_files - info.f_ffree > self._limits.files:
+                    outcome.disk_full = True
+                    total = -1 << 60
+        outcome.disk_bytes = max(outcome.disk_bytes, disk)
+        return total if total >= 0 else -1
+
+    def _count_forks(self) -> str:
+        """Cheap check first: the newest pid of the namespace is in /proc/loadavg."""
+        try:
+            fd = os.open("loadavg", os.O_RDONLY, dir_fd=self._box.proc_fd)
+        except OSError:
+            return ""
+        try:
+            newest = int(os.read(fd, 200).split()[4])
+        except (OSError, IndexError, ValueError):
+            return ""
+        finally:
+            os.close(fd)
+        if newest <= self._limits.pids:
+            return ""
+        count = sum(name.isdigit() for name in os.listdir(self._box.proc_fd)) - 1
+        self.outcome.pids_peak = max(self.outcome.pids_peak, count)
+        return "pids_limit" if count > self._limits.pids else ""
+
+    def _sample_processes(self, tmpfs_bytes: int) -> str:
+        page = os.sysconf("SC_PAGE_SIZE")
+        limit = self._limits.memory_mb << 20
+        pids, private, shared = [], 0, 0
+        with contextlib.suppress(OSError):
+            pids = [n for n in os.listdir(self._box.proc_fd) if n.isdigit()]
+        for pid in pids:
+            text = _read_at(self._box.proc_fd, f"{pid}/statm").split()
+            if len(text) > 2:
+                private += (int(text[1]) - int(text[2])) * page
+                shared = max(shared, int(text[2]) * page)
+        memory = private + tmpfs_bytes
+        if memory > limit:
+            # Pages shared after a fork were counted once per process: look closely.
+            memory = tmpfs_bytes + sum(
+                _pss_anon(self._box.proc_fd, pid) for pid in pids
+            )
+        outcome = self.outcome
+        outcome.memory_peak = max(outcome.memory_peak, memory)
+        count = max(0, len(pids) - 1)
+        outcome.pids_peak = max(outcome.pids_peak, count)
+        if memory > limit:
+            return "oom"
+        if self._watch_forks and count > self._limits.pids:
+            return "pids_limit"
+        return ""
+
+
+def _read_at(folder_fd: int, name: str) -> bytes:
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder_fd)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, 8192)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+
+
+def _pss_anon(proc_fd: int, pid: str) -> int:
+    for line in _read_at(proc_fd, f"{pid}/smaps_rollup").splitlines():
+        if line.startswith(b"Pss_Anon:"):
+            return int(line.split()[1]) << 10
+    return 0
+
+
+def _folder_bytes(folder: Path) -> int:
+    """Disk blocks below a folder; bounded effort, links not followed."""
+    total = seen = 0
+    queue = [os.fspath(folder)]
+    while queue and seen < 20_000:
+        with contextlib.suppress(OSError), os.scandir(queue.pop()) as entries:
+            for entry in entries:
+                seen += 1
+                with contextlib.suppress(OSError):
+                    total += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        queue.append(entry.path)
+    return total
+
+
+def _exit_status(pidfd: int) -> int | None:
+    """Wait status of a process that is not our child, where the kernel tells (6.15)."""
+    if pidfd < 0:
+        return None
+    request = bytearray(struct.pack("=QQ12I", _PIDFD_INFO_EXIT, *([0] * 13)))
+    with contextlib.suppress(OSError):
+        fcntl.ioctl(pidfd, _PIDFD_GET_INFO, request)
+        values = struct.unpack("=QQ11Ii", request)
+        if values[0] & _PIDFD_INFO_EXIT:
+            return values[-1]
+    return None
+
+
+def sandbox_cpu_s(launched: Launched, report: dict) -> float:
+    """CPU seconds by /proc: the gate's count of the reaped plus whoever still lives."""
+    ticks = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+    reaped, live = 0.0, 0.0
+    if launched.proc_fd >= 0:
+        with contextlib.suppress(OSError):
+            for pid in filter(str.isdigit, os.listdir(launched.proc_fd)):
+                own, children = _cpu_ticks(_read_at(launched.proc_fd, f"{pid}/stat"))
+                if pid == "1":
+                    reaped += children / ticks
+                else:
+                    live += (own + children) / ticks
+    elif launched.folder is not None and not report:
+        with contextlib.suppress(OSError):
+            stat = Path(f"/proc/{launched.child_pid}/stat").read_bytes()
+            live += sum(_cpu_ticks(stat)) / ticks
+    return float(report.get("cpu_s", reaped)) + live
+
+
+def _cpu_ticks(stat: bytes) -> tuple[int, int]:
+    fields = stat.rpartition(b")")[2].split()
+    if len(fields) < 15:
+        return 0, 0
+    return int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
+
+
+def kill_signal_name(number: int) -> str:
+    """Name of a signal, for messages."""
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"
