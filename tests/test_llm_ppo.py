@@ -108,14 +108,15 @@ def oracle_update(hyper, params, batch):
         )
         kl = jnp.exp(old - log_prob) - 1 + log_prob - old
         each = surrogate - hyper.kl_coef * kl + hyper.entropy_coef * entropy
-        rows = jnp.sum(mask.any(axis=1))
+        rows = jnp.sum(mask.any(axis=1), dtype=jnp.float32)
         return -jnp.sum(jnp.where(mask, each, 0)) / (rows * hyper.loss_length)
 
     state, norms = optimizer.init(params), []
     for _ in range(hyper.epochs):
         grads = jax.grad(loss)(params)
         norms.append(optim.global_norm(grads))
-        updates, state = optimizer.update(grads, state, params)
+        with jax.numpy_dtype_promotion("standard"):
+            updates, state = optimizer.update(grads, state, params)
         params = optax.apply_updates(params, updates)
     return params, norms
 

@@ -120,7 +120,9 @@ def step(
     """
     grad_norm = global_norm(grads)
     finite = jnp.isfinite(grad_norm)
-    updates, new_state = optimizer.update(grads, opt_state, params)
+    # optax raises a Python float to an int32 power, which strict callers forbid.
+    with jax.numpy_dtype_promotion("standard"):
+        updates, new_state = optimizer.update(grads, opt_state, params)
     new_params = optax.apply_updates(params, updates)
 
     def keep(new: Any, old: Any) -> Any:
