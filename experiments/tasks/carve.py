@@ -1,10 +1,10 @@
 """Carve the validation split out of a task's public folder, as files.
 
-`carve` reads a folder in the layout that `mlebench prepare` leaves (synthetic data has the
-same one) and writes a second folder of that layout: the training files lack the validation
-rows, the test files hold them without labels, the sample submission names them. A script
-written against one runs unchanged against the other. Only files that a rule names are
-carried over, so that no by-file can leak a label.
+`carve` reads a folder in the layout that `mlebench prepare` leaves (synthetic data has
+the same one) and writes a second folder of that layout: the training files lack the
+validation rows, the test files hold them without labels, the sample submission names
+them. A script written against one runs unchanged against the other. Only files that a
+rule names are carried over, so that no by-file can leak a label.
 """
 
 import os
@@ -164,7 +164,7 @@ def fresh_copy(source: Path, target: Path) -> None:
 def sample_like(
     source: Path, rows: pd.DataFrame, id_column: str, copies: tuple[str, ...] = ()
 ) -> pd.DataFrame:
-    """A sample submission for `rows` with the columns and constants of the given one."""
+    """A sample submission for `rows`, with the columns and constants of another one."""
     form = read_text_table(source, nrows=1)
     own = {id_column, *copies}
     return pd.DataFrame(

@@ -1,4 +1,4 @@
-"""Validation splits of the tasks whose rows stand in archives, names or odd text files."""
+"""Validation splits of tasks whose rows stand in archives, names or odd text files."""
 
 import csv
 import hashlib
@@ -38,7 +38,7 @@ NUM_SPECIES = 19
 def carve_textnorm(
     short: str, seed: int, src: Path, public: Path, private: Path
 ) -> None:
-    """Whole sentences; ids are renumbered from 0 on both sides, as in the test split."""
+    """Whole sentences; ids are renumbered from 0 on both sides, as in the test."""
     lang = short.removeprefix("textnorm-")
     frame = read_text_table(src / f"{lang}_train.csv.zip")
     mask = validation_mask(RULES[short], frame, split_rng(short, seed))
@@ -88,7 +88,7 @@ def carve_pizza(short: str, seed: int, src: Path, public: Path, private: Path) -
     mask = validation_mask(RULES[short], frame, rng)
     train = [r for r, held in zip(records, mask, strict=True) if not held]
     held = [records[i] for i in rng.permutation(np.flatnonzero(mask))]
-    # A known giver means that a pizza was given: the field is blanked where it would tell.
+    # A known giver means that a pizza was given: the field is blanked where it tells.
     hidden = {"giver_username_if_known": "N/A"}
     shown = [{k: hidden.get(k, r[k]) for k in fields} for r in held]
     for name, rows in (("train", train), ("test", shown)):
@@ -188,7 +188,7 @@ def carve_denoising(
 
 
 def pixel_table(paths: list[Path]) -> pd.DataFrame:
-    """Long table of pixels: id {image}_{row}_{column} counted from 1, value in [0, 1]."""
+    """Pixels as rows: id {image}_{row}_{column} counted from 1, value in [0, 1]."""
     ids: list[str] = []
     values = []
     for path in paths:

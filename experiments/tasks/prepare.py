@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from experiments.tasks.mlebench import find_prepared
 from experiments.tasks.registry import Task, TaskError, get_task
 
 MANIFEST = "manifest.json"
@@ -77,12 +78,6 @@ def default_cache_dir() -> Path:
     return Path(base).expanduser() / "rpg_jax" / "tasks"
 
 
-def default_data_dir() -> Path:
-    """Where `mlebench prepare` leaves its data: `$XDG_CACHE_HOME/mle-bench/data`."""
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "mle-bench" / "data"
-
-
 @functools.cache
 def data_version() -> str:
     """Digest of the code that makes the data: a change of code is a new cache entry."""
@@ -112,7 +107,7 @@ def prepare_task(
         size: of synthetic data.
         seed: non-negative; draws synthetic data and the validation rows.
         cache_dir: where built data go; None: `default_cache_dir()`.
-        data_dir: MLE-Bench's data folder; None: `default_data_dir()`.
+        data_dir: MLE-Bench's data folder; None: its default.
 
     Returns:
         The paths. The call costs one `stat` per file when the data are there.
@@ -135,9 +130,7 @@ def prepare_task(
         prepared = place / "prepared"
     else:
         size = "full"
-        base = Path(data_dir).expanduser() if data_dir else default_data_dir()
-        prepared = base / task.competition_id / "prepared"
-        check_prepared(task, prepared, base)
+        prepared = find_prepared(task, data_dir).public.parent
         mark = _fingerprint(task, prepared)
         place = cache / data / f"{task.short}-{mark}-seed{seed}-{data_version()}"
         build = functools.partial(_build_validation, task, seed, prepared / "public")
@@ -151,21 +144,6 @@ def prepare_task(
         answers=place / "validation" / "private" / task.answers,
         test_public=prepared / "public",
         test_answers=prepared / "private" / task.answers,
-    )
-
-
-def check_prepared(task: Task, prepared: Path, data_dir: Path) -> None:
-    """Raise `TaskError` unless every file that the task needs lies below `prepared`."""
-    needed = [("public", f) for f in task.files] + [("private", task.answers)]
-    gone = [f"{p}/{f}" for p, f in needed if not any((prepared / p).glob(f))]
-    if not gone:
-        return
-    state = "half-prepared" if len(gone) < len(needed) else "not there"
-    command = f"mlebench prepare -c {task.competition_id} --data-dir {data_dir}"
-    raise TaskError(
-        f"{task.short}: the MLE-Bench data below {prepared} are {state} (no {gone[0]}"
-        f"{f' and {len(gone) - 1} more' if len(gone) > 1 else ''}); run: {command}"
-        " (or use --data=synthetic)"
     )
 
 

@@ -1,8 +1,8 @@
 """Which training rows become the validation split: one rule per task.
 
-Reward and feedback come from rows of the public training data that the harness keeps back;
-the competition's own test split is read for the report alone. A rule says how rows are
-drawn, so that the validation score predicts the test score:
+Reward and feedback come from rows of the public training data that the harness keeps
+back; the competition's own test split is read for the report alone. A rule says how
+rows are drawn, so that the validation score predicts the test score:
 
 * stratified: class shares are kept, and every class that can be in both parts is;
 * grouped: rows that share a source (patient, recording, author, page) stay together;

@@ -1,8 +1,8 @@
 """Generators of small, schema-faithful data for the 22 tasks: one row per task.
 
-Each generator writes the layout that `mlebench prepare` leaves (public and private files)
-from a seed. What differs from the real data is size: fewer rows, smaller images and
-shorter clips, as `describe` says.
+Each generator writes the layout that `mlebench prepare` leaves (public and private
+files) from a seed. What differs from the real data is size: fewer rows, smaller images
+and shorter clips, as `describe` says.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ RECIPES: dict[str, Recipe] = {
         "audio:mlsp_birds",
         (180, 64),
         (258, 64),
-        "clips of 2 s at 8 kHz; of the supplemental data, the histogram of segments only",
+        "clips of 2 s at 8 kHz; of supplemental_data the histogram of segments only",
     ),
     "siim-isic": Recipe(
         "medical:siim_isic",

@@ -41,8 +41,35 @@ def pseudo_words(
     rng: np.random.Generator, n: int, syllables: tuple[int, int] = (1, 3)
 ) -> np.ndarray:
     """`n` distinct pronounceable words; short ones come first, as in a real lexicon."""
-    onsets = "b c d f g h l m n p r s t v w br ch cr dr fl gr pl sh st th tr".split()
-    vowels = "a e i o u ai ea ee io ou".split()
+    onsets = [
+        "b",
+        "c",
+        "d",
+        "f",
+        "g",
+        "h",
+        "l",
+        "m",
+        "n",
+        "p",
+        "r",
+        "s",
+        "t",
+        "v",
+        "w",
+        "br",
+        "ch",
+        "cr",
+        "dr",
+        "fl",
+        "gr",
+        "pl",
+        "sh",
+        "st",
+        "th",
+        "tr",
+    ]
+    vowels = ["a", "e", "i", "o", "u", "ai", "ea", "ee", "io", "ou"]
     codas = ["", "", "", "n", "r", "s", "t", "l", "nd", "st", "ck"]
     words: dict[str, None] = {}
     while len(words) < n:
@@ -125,5 +152,5 @@ def smooth_noise(
 def one_hot(
     labels: np.ndarray, classes: Iterable[str], **lead: Iterable
 ) -> pd.DataFrame:
-    """Integer 0/1 columns, one per class, in the order given, after the `lead` columns."""
+    """Integer 0/1 columns, one per class in the order given, after those of `lead`."""
     return pd.DataFrame({**lead, **{c: (labels == c).astype(int) for c in classes}})

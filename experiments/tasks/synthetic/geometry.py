@@ -1,4 +1,4 @@
-"""nomad2018: mixed oxides; two energies from composition, lattice and atom positions."""
+"""nomad2018: mixed oxides; two energies from composition, lattice and positions."""
 
 from pathlib import Path
 
@@ -86,7 +86,7 @@ def _geometry(
     share: np.ndarray,
     distortion: float,
 ) -> str:
-    """Two metals to three oxygens on a grid; each atom is moved by about `distortion`."""
+    """Two metals to three oxygens on a grid, each moved by about `distortion`."""
     lines = ["#synthetic cell, fixed grid plus displacement"]
     lines += [
         "lattice_vector " + " ".join(f"{v:.4f}" for v in row)

@@ -147,7 +147,7 @@ def _tube(
 def aptos2019(
     rng: np.random.Generator, n_train: int, n_test: int, public: Path, private: Path
 ) -> None:
-    """Retina discs; dots, spots and blots grow with the grade. 8 % of labels are off by one."""
+    """Retina discs; marks grow with the grade, and 8 % of labels are off by one."""
     n = n_train + n_test
     grade = rng.choice(5, n, p=(0.49, 0.1, 0.27, 0.06, 0.08))
     label = grade.copy()
@@ -203,7 +203,7 @@ _SITES = ("torso", "lower extremity", "upper extremity", "head/neck", "palms/sol
 def siim_isic(
     rng: np.random.Generator, n_train: int, n_test: int, public: Path, private: Path
 ) -> None:
-    """Lesions: ragged edge and mixed colours are malignant; age, sex and site add odds."""
+    """Lesions: ragged edge and mixed colours are malignant; age, sex, site add odds."""
     n = n_train + n_test
     patients = np.arange(n) // 5
     people = np.array(numbered_ids(rng, int(patients.max()) + 1, "IP_{:07d}", 10**7))

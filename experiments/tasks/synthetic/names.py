@@ -1,7 +1,6 @@
 """Class names of the two many-class competitions, in the order of their columns."""
 
-LEAF_SPECIES = tuple(
-    """
+_LEAF_SPECIES = """
 Acer_Capillipes Acer_Circinatum Acer_Mono Acer_Opalus Acer_Palmatum Acer_Pictum
 Acer_Platanoids Acer_Rubrum Acer_Rufinerve Acer_Saccharinum Alnus_Cordata
 Alnus_Maximowiczii Alnus_Rubra Alnus_Sieboldiana Alnus_Viridis Arundinaria_Simonii
@@ -25,11 +24,9 @@ Quercus_Suber Quercus_Texana Quercus_Trojana Quercus_Variabilis Quercus_Vulcanic
 Quercus_x_Hispanica Quercus_x_Turneri Rhododendron_x_Russellianum Salix_Fragilis
 Salix_Intergra Sorbus_Aria Tilia_Oliveri Tilia_Platyphyllos Tilia_Tomentosa
 Ulmus_Bergmanniana Viburnum_Tinus Viburnum_x_Rhytidophylloides Zelkova_Serrata
-""".split()
-)
+"""
 
-DOG_BREEDS = tuple(
-    """
+_DOG_BREEDS = """
 affenpinscher afghan_hound african_hunting_dog airedale american_staffordshire_terrier
 appenzeller australian_terrier basenji basset beagle bedlington_terrier
 bernese_mountain_dog black-and-tan_coonhound blenheim_spaniel bloodhound bluetick
@@ -52,5 +49,7 @@ soft-coated_wheaten_terrier staffordshire_bullterrier standard_poodle
 standard_schnauzer sussex_spaniel tibetan_mastiff tibetan_terrier toy_poodle
 toy_terrier vizsla walker_hound weimaraner welsh_springer_spaniel
 west_highland_white_terrier whippet wire-haired_fox_terrier yorkshire_terrier
-""".split()
-)
+"""
+
+LEAF_SPECIES: tuple[str, ...] = tuple(_LEAF_SPECIES.split())
+DOG_BREEDS: tuple[str, ...] = tuple(_DOG_BREEDS.split())

@@ -65,7 +65,7 @@ def _desert(rng: np.random.Generator, cactus: bool) -> np.ndarray:
 def plant_pathology(
     rng: np.random.Generator, n_train: int, n_test: int, public: Path, private: Path
 ) -> None:
-    """Apple leaves: orange dots are rust, olive blotches scab, both at once a class too."""
+    """Apple leaves: orange dots are rust, olive blotches scab, both are a class."""
     n = n_train + n_test
     classes = ("healthy", "multiple_diseases", "rust", "scab")
     kind = rng.choice(4, n, p=(0.28, 0.08, 0.34, 0.3))

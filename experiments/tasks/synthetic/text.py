@@ -1,7 +1,7 @@
 """Text tasks: spooky-author, insults, jigsaw-toxic, pizza.
 
-Words are pseudo-words, so nothing here offends; what carries the label is the same as in
-the competitions: author habits, second-person address, correlated lexicons, narrative.
+Words are pseudo-words, so nothing here offends; what carries the label is as in the
+competitions: author habits, second-person address, correlated lexicons, narrative.
 """
 
 import json
@@ -33,8 +33,8 @@ def spooky_author(
 ) -> None:
     """Three authors: one Zipf vocabulary, each author's use of a word is tilted.
 
-    p_a(w) proportional to zipf(w) exp(N(0, 0.5)): much weak evidence in many words, which
-    a linear model over counts sums up and a tree on a few features cannot.
+    p_a(w) proportional to zipf(w) exp(N(0, 0.5)): weak evidence in many words, which a
+    linear model over counts sums up and a tree on a few features cannot.
     """
     n = n_train + n_test
     words = pseudo_words(rng, 5000)
@@ -218,8 +218,31 @@ def pizza(
     """Requests with the 32 real fields; 17 of them exist at request time."""
     n = n_train + n_test
     words = pseudo_words(rng, 2500)
-    need = "kids daughter job paycheck payday rent laid broke student exams tonight".split()
-    craving = "party drunk craving bored weed lazy hungover friends game movie".split()
+    need = [
+        "kids",
+        "daughter",
+        "job",
+        "paycheck",
+        "payday",
+        "rent",
+        "laid",
+        "broke",
+        "student",
+        "exams",
+        "tonight",
+    ]
+    craving = [
+        "party",
+        "drunk",
+        "craving",
+        "bored",
+        "weed",
+        "lazy",
+        "hungover",
+        "friends",
+        "game",
+        "movie",
+    ]
     lengths = np.clip(rng.lognormal(3.8, 0.7, n), 3, 300).astype(int)
     n_need, n_craving = rng.poisson(0.9, n), rng.poisson(0.7, n)
     image, paid = rng.random(n) < 0.12, rng.random(n) < 0.25

@@ -1,4 +1,4 @@
-"""Text normalisation, English and Russian: sentences with written numbers, dates, money.
+"""Text normalisation, English and Russian: written numbers, dates, money in sentences.
 
 About nine tokens in ten are plain words or marks whose spoken form is the token itself.
 The rest are classes with rules; some need the word before (a year after "in", a count
@@ -18,13 +18,34 @@ from experiments.tasks.synthetic.common import pseudo_words, zipf_weights
 
 Token = tuple[str, str, str]  # class, before, after
 
-_EN_MONTHS = (
-    "January February March April May June July August September October November "
-    "December"
-).split()
-_RU_MONTHS = (
-    "января февраля марта апреля мая июня июля августа сентября октября ноября декабря"
-).split()
+_EN_MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
+_RU_MONTHS = [
+    "января",
+    "февраля",
+    "марта",
+    "апреля",
+    "мая",
+    "июня",
+    "июля",
+    "августа",
+    "сентября",
+    "октября",
+    "ноября",
+    "декабря",
+]
 _EN_UNITS = {
     "km": "kilometers",
     "kg": "kilograms",
@@ -34,7 +55,23 @@ _EN_UNITS = {
     "mph": "miles per hour",
     "%": "percent",
 }
-_ROMAN = "I II III IV V VI VII VIII IX X XI XII XIII XIV XV".split()
+_ROMAN = [
+    "I",
+    "II",
+    "III",
+    "IV",
+    "V",
+    "VI",
+    "VII",
+    "VIII",
+    "IX",
+    "X",
+    "XI",
+    "XII",
+    "XIII",
+    "XIV",
+    "XV",
+]
 _CYRILLIC = str.maketrans("abcdefghijklmnopqrstuvwxyz", "абцдефгхийклмнопкрстувшхиз")
 
 
