@@ -15,18 +15,16 @@ import numpy as np
 
 from rpg_jax.llm import models, transformer
 from rpg_jax.llm.config import ConfigError, ModelConfig, config_from_hf_json
+from rpg_jax.llm.errors import CheckpointError
 from rpg_jax.llm.transformer import MATRIX_KINDS, Params, TensorSpec
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-_READABLE = ("F32", "F16", "BF16", "F64")
+# Stored dtype -> the dtype we hold it in.
+_READABLE = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "F64": "float32"}
 _SHOWN = 12
 
 Shardings = Callable[[Params], Any]
-
-
-class CheckpointError(RuntimeError):
-    """A checkpoint cannot be read or written; the message says what to do."""
 
 
 def load_pretrained(
@@ -55,10 +53,13 @@ def load_pretrained(
         from rpg_jax.llm.gguf_file import read_gguf
 
         config, stored = read_gguf(path)
+        dtype = jnp.float32 if dtype is None else dtype
         return config, _build(config, stored.__getitem__, dtype, shardings)
     config = read_config(path)
     reader = _Reader(path)
     names = _match(config, reader, path)
+    if dtype is None:
+        dtype = reader.dtype(names[next(named_tensors(config))[0]])
     return config, _build(config, lambda n: reader.read(names[n]), dtype, shardings)
 
 
@@ -258,7 +259,12 @@ class _Reader:
         return tuple(self.files[self.where[name]].get_slice(name).get_shape())
 
     def dtype(self, name: str) -> str:
-        return self.files[self.where[name]].get_slice(name).get_dtype()
+        stored = self.files[self.where[name]].get_slice(name).get_dtype()
+        if stored not in _READABLE:
+            raise CheckpointError(
+                f"{name} is stored as {stored}: quantised weights are not read"
+            )
+        return _READABLE[stored]
 
     def read(self, name: str) -> np.ndarray:
         return self.files[self.where[name]].get_tensor(name)
@@ -300,16 +306,13 @@ def _match(config: ModelConfig, reader: _Reader, folder: Path) -> dict[str, str]
     if extra:
         problems.append(f"{len(extra)} tensors unknown: {_some(sorted(extra))}")
     for name in sorted(set(wanted) & present):
-        shape, dtype = reader.shape(name), reader.dtype(name)
+        reader.dtype(name)
+        shape = reader.shape(name)
         if shape != wanted[name]:
             problems.append(f"{name} is {shape}, config.json implies {wanted[name]}")
-        if dtype not in _READABLE:
-            problems.append(
-                f"{name} is stored as {dtype}: quantised weights are not read"
-            )
     if problems:
         raise CheckpointError(
-            f"{folder} does not fit its config.json: " + "; ".join(problems[:_SHOWN])
+            f"{folder} does not fit its config.json: {'; '.join(problems[:_SHOWN])}"
         )
     return names
 
@@ -325,25 +328,19 @@ def _build(
     sources: dict[tuple[str, ...], list[tuple[str, int | None]]] = {}
     for name, _, path, index in named_tensors(config):
         sources.setdefault(path, []).append((name, index))
-    first = {path: read(parts[0][0]) for path, parts in sources.items()}
-
-    def leaf_dtype(path, spec):
-        if spec.kind not in MATRIX_KINDS:
-            return jnp.dtype(jnp.float32)
-        return jnp.dtype(dtype) if dtype is not None else _native(first[path].dtype)
-
     flat, treedef = jax.tree_util.tree_flatten_with_path(specs, is_leaf=models.is_spec)
     paths = [tuple(k.key for k in keys) for keys, _ in flat]
     shapes = [
-        jax.ShapeDtypeStruct(spec.shape, leaf_dtype(path, spec))
-        for path, (_, spec) in zip(paths, flat, strict=True)
+        jax.ShapeDtypeStruct(
+            spec.shape, jnp.dtype(dtype if spec.kind in MATRIX_KINDS else jnp.float32)
+        )
+        for _, spec in flat
     ]
     placed = None
     if shardings is not None:
         placed = treedef.flatten_up_to(shardings(jax.tree.unflatten(treedef, shapes)))
     leaves = []
     for i, (path, (_, spec), shape) in enumerate(zip(paths, flat, shapes, strict=True)):
-        first.pop(path)
         parts = sources[path]
         if parts[0][1] is None:
             array = _ours(read(parts[0][0]), spec.kind).astype(shape.dtype)
@@ -360,10 +357,6 @@ def _build(
                 )
             )
     return jax.tree.unflatten(treedef, leaves)
-
-
-def _native(dtype: np.dtype) -> Any:
-    return jnp.dtype(jnp.float32) if dtype == np.float64 else jnp.dtype(dtype)
 
 
 def _ours(stored: np.ndarray, kind: str) -> np.ndarray:
