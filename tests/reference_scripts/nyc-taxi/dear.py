@@ -21,7 +21,7 @@ def features(frame):
             (x[f"{side}_longitude"] + 73.7822) * 84.4,
             (x[f"{side}_latitude"] - 40.6441) * 111.2,
         )
-    x["hour"], x["weekday"] = when.dt.hour, when.dt.weekday
+    x["hour"], x["weekday"] = when.dt.hour, when.dt.day_of_week
     x["month"] = when.dt.year * 12 + when.dt.month
     x["passengers"] = frame["passenger_count"]
     return x

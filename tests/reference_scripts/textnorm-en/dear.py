@@ -12,7 +12,18 @@ test = pd.read_csv("input/en_test_2.csv.zip", **options)
 
 ones = "zero one two three four five six seven eight nine ten eleven twelve thirteen "
 ones = (ones + "fourteen fifteen sixteen seventeen eighteen nineteen").split()
-tens = "_ _ twenty thirty forty fifty sixty seventy eighty ninety".split()
+tens = [
+    "_",
+    "_",
+    "twenty",
+    "thirty",
+    "forty",
+    "fifty",
+    "sixty",
+    "seventy",
+    "eighty",
+    "ninety",
+]
 months = "january february march april may june july august september october november"
 months = (months + " december").split()
 units = {"km": "kilometers", "kg": "kilograms", "m": "meters", "mm": "millimeters"}
@@ -114,7 +125,7 @@ x = vectorizer.fit_transform(describe(train))
 model = LinearSVC(C=2.0).fit(x, train["class"])
 kinds = model.predict(vectorizer.transform(describe(test)))
 counts = train.groupby(["before", "after"]).size().sort_values()
-seen = {before: after for before, after in counts.index}
+seen = dict(counts.index)
 after = []
 for kind, text in zip(kinds, test["before"]):
     try:

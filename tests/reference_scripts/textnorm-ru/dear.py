@@ -15,7 +15,7 @@ train = pd.read_csv("input/ru_train.csv.zip", **options)
 test = pd.read_csv("input/ru_test_2.csv.zip", **options)
 
 counts = train.groupby(["before", "after"]).size().sort_values()
-seen = {before: after for before, after in counts.index}
+seen = dict(counts.index)
 genitive = {"около", "более", "до"}
 pairs = zip(
     train["before"].shift(1, fill_value=""),
@@ -117,7 +117,7 @@ model = LinearSVC(C=2.0).fit(vectorizer.fit_transform(describe(train)), train["c
 kinds = model.predict(vectorizer.transform(describe(test)))
 after = []
 for kind, previous, text in zip(
-    kinds, test["before"].shift(1, fill_value=""), test["before"]
+    kinds, test["before"].shift(1, fill_value=""), test["before"], strict=False
 ):
     try:
         after.append(speak(kind, previous, text))
