@@ -122,24 +122,32 @@ def init_params(
     specs, treedef = jax.tree.flatten(tensor_specs(config), is_leaf=is_spec)
     keys = jax.random.split(key, len(specs))
     leaves = [
-        _init_leaf(k, s, jnp.dtype(dtype), config.initializer_range)
-        for k, s in zip(keys, specs, strict=True)
+        _init_leaf(
+            keys[i],
+            shape=spec.shape,
+            kind=spec.kind,
+            dtype=jnp.dtype(dtype),
+            scale=config.initializer_range,
+        )
+        for i, spec in enumerate(specs)
     ]
     return jax.tree.unflatten(treedef, leaves)
 
 
-def _init_leaf(key: jax.Array, spec: TensorSpec, dtype: Any, scale: float) -> jax.Array:
-    shape = spec.shape
-    if spec.kind in ("kernel", "embedding"):
+@functools.partial(jax.jit, static_argnames=("shape", "kind", "dtype", "scale"))
+def _init_leaf(
+    key: jax.Array, *, shape: tuple[int, ...], kind: str, dtype: Any, scale: float
+) -> jax.Array:
+    if kind in ("kernel", "embedding"):
         return (scale * jax.random.normal(key, shape)).astype(dtype)
-    if spec.kind == "conv":
+    if kind == "conv":
         bound = shape[-2] ** -0.5
         return jax.random.uniform(key, shape, minval=-bound, maxval=bound).astype(dtype)
-    if spec.kind == "a_log":
+    if kind == "a_log":
         return jnp.log(jax.random.uniform(key, shape, minval=0.01, maxval=16.0))
-    if spec.kind == "dt_bias":
+    if kind == "dt_bias":
         low, high = math.log(1e-3), math.log(0.1)
         step = jnp.exp(jax.random.uniform(key, shape, minval=low, maxval=high))
         return step + jnp.log(-jnp.expm1(-step))  # the inverse of softplus
-    fill = {"zeros": jnp.zeros, "ones": jnp.ones}[spec.kind]
+    fill = {"zeros": jnp.zeros, "ones": jnp.ones}[kind]
     return fill(shape, jnp.float32)

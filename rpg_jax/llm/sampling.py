@@ -74,8 +74,6 @@ class _Plan(NamedTuple):
     top_k: int | None
     top_p: bool
     penalty: bool
-    stop_ids: tuple[int, ...]
-    pad_id: int
     dtype: str
 
 
@@ -85,6 +83,8 @@ class _Knobs(NamedTuple):
     temperature: jax.Array
     top_p: jax.Array
     penalty: jax.Array
+    stop_ids: jax.Array  # int32 [n]
+    pad_id: jax.Array
     row_keys: jax.Array  # [B] keys
     allowed: jax.Array | None  # bool [M, V]
     next_state: jax.Array | None  # int32 [M, V]
@@ -174,8 +174,6 @@ def sample(
         top_k=top_k,
         top_p=top_p is not None,
         penalty=presence_penalty != 0,
-        stop_ids=stop,
-        pad_id=int(pad_id),
         dtype=dtype.name,
     )
     rows = jnp.arange(batch) if rows is None else jnp.asarray(rows)
@@ -185,6 +183,8 @@ def sample(
         temperature=jnp.float32(temperature or 1.0),
         top_p=jnp.float32(1.0 if top_p is None else top_p),
         penalty=jnp.float32(presence_penalty),
+        stop_ids=jnp.asarray(stop, jnp.int32),
+        pad_id=jnp.int32(pad_id),
         row_keys=jax.vmap(lambda r: jax.random.fold_in(key, r))(rows),
         **_masks(logit_mask, config, len(prompts), num_samples),
     )
@@ -306,7 +306,7 @@ def _prefill(params, tokens, mask, knobs, *, config, plan) -> _State:
         last=jnp.zeros((batch,), jnp.int32),
         done=jnp.zeros((batch,), jnp.bool_),
         broken=jnp.zeros((), jnp.bool_),
-        tokens=jnp.full((batch, plan.length), plan.pad_id, jnp.int32),
+        tokens=jnp.full((batch, plan.length), knobs.pad_id, jnp.int32),
         log_probs=jnp.zeros((batch, plan.length), jnp.float32),
         mask=jnp.zeros((batch, plan.length), jnp.bool_),
         present=(
@@ -372,10 +372,8 @@ def _emit(state: _State, logits: jax.Array, knobs: _Knobs, plan: _Plan) -> _Stat
         token = draw(keys, log_probs)
         chosen = jnp.take_along_axis(log_probs, token[:, None], axis=-1)[:, 0]
     live = ~state.done
-    token = jnp.where(live, token, plan.pad_id)
-    stops = functools.reduce(
-        jnp.logical_or, [token == s for s in plan.stop_ids], jnp.zeros_like(live)
-    )
+    token = jnp.where(live, token, knobs.pad_id)
+    stops = jnp.any(token[:, None] == knobs.stop_ids[None, :], axis=1)
 
     def write(array, value):
         return jax.lax.dynamic_update_slice(

