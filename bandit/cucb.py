@@ -13,9 +13,9 @@ the cells (x, u(x)); policies with D_u = 0 or T_u = 0 do not count. Four ways to
 - ``refresh_pool`` and ``pool_rate``: the same 2,048 policies kept between decisions
   with their sums, redrawn in the visited context only.
 
-All but ``disagreement`` and the trials-last functions re-exported from ``cucb_exact``
-are written for one trial and meant to be vmapped; nested vmaps are flattened into one
-batch for the exact search.
+The ``_max`` functions and ``disagreement`` take all trials at once, trials last; the
+others are written for one trial and meant to be vmapped. Nested vmaps are flattened
+into one batch for the exact search.
 """
 
 from typing import NamedTuple
@@ -25,11 +25,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import custom_vmap
 
-from bandit.cucb_exact import (
+from bandit.cucb_exact import exact_max
+from bandit.cucb_policies import (
     Tables,
     brute_force_max,
     coordinate_ascent,
-    exact_max,
     first_argmax,
     penalised_rate,
     policy_sums,

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bandit.cucb_exact import brute_force_max, exact_max
+from bandit.cucb import brute_force_max, exact_max
 
 FLOOR = 1e-9
 
