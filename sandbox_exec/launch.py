@@ -21,6 +21,7 @@ from . import bwrap, landlock
 from .environment import Environment
 from .errors import SandboxError
 from .household import HOUSEHOLD
+from .inputs import check_inputs
 from .janitor import remove_folder
 from .limits import Level, Limits
 from .protocol import ScriptJob, Slot
@@ -165,8 +166,8 @@ def launch(
         SandboxError: the sandbox could not be set up; the text holds its complaint.
         OSError: descriptors, disk or processes of this machine are used up.
     """
-    if job.inputs is not None and not job.inputs.is_dir():
-        raise SandboxError(f"the inputs folder does not exist: {job.inputs}")
+    if job.inputs is not None:
+        check_inputs(job.inputs)
     spawn = _spawn_bwrap if level >= Level.NAMESPACES else _spawn_direct
     return spawn(job, slot, env, level, pin)
 
@@ -226,7 +227,6 @@ def _config(
         "argv": [env.python, script, *job.args],
         "env": env.variables(job, slot, home=home),
         "cwd": cwd,
-        "cores": list(slot.cores) if pin else [],
         "rlimits": rlimits(job.limits, level),
         "strict_rlimits": not direct,
         "new_session": direct,
@@ -351,7 +351,7 @@ def _handshake(launched: Launched, config: dict, deadline: float) -> int:
     """Hand the gate its orders and wait for 'ready'; return the child's own pid."""
     launched.ctrl.settimeout(max(0.1, deadline - time.monotonic()))
     try:
-        launched.ctrl.sendall(json.dumps(config).encode() + b"\n")
+        launched.ctrl.sendall(ascii(config).encode() + b"\n")
         launched.ctrl.setblocking(False)
         answer, child = b"", 0
         if _wait_readable(launched.go.fileno(), _left_s(deadline)):

@@ -45,6 +45,7 @@ class LocalPool:
         infra_retries: further attempts after a ``sandbox_error``.
         calibrate: measure the speed of this machine's cores once per process.
         oversubscribe: allow more slots than cores.
+        engine: a prepared engine instead of `require`, `level` and `python`.
 
     Raises:
         IsolationError: the machine cannot give the level that is asked for.
@@ -64,6 +65,7 @@ class LocalPool:
         infra_retries: int = 1,
         calibrate: bool = True,
         oversubscribe: bool = False,
+        engine: Engine | None = None,
     ) -> None:
         if isinstance(slots, int):
             slots = make_slots(
@@ -72,7 +74,7 @@ class LocalPool:
         self.slots = tuple(slots)
         if not self.slots:
             raise ValueError("a pool needs at least one slot")
-        self._engine = Engine.prepare(require, level=level, python=python)
+        self._engine = engine or Engine.prepare(require, level=level, python=python)
         self._rerun_contended = rerun_contended
         self._infra_retries = infra_retries
         self._lock = threading.Lock()

@@ -104,8 +104,9 @@ class Engine:
             box = launch(job, slot, self.env, self.level, pin=pin)
             if group is not None:
                 group.add([box.init_pid, box.child_pid])
-            for pid in (box.child_pid,):
-                _prefer_as_oom_victim(pid)
+            if pin == "affinity":
+                os.sched_setaffinity(box.child_pid, slot.cores)
+            _prefer_as_oom_victim(box.child_pid)
             record = self._timed(job, slot, record, box, group, cancel_fd, began)
         except (SandboxError, OSError) as error:
             record = replace(

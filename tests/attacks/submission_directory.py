@@ -1,0 +1,5 @@
+"""A folder."""
+
+import os
+
+os.mkdir("submission.csv")

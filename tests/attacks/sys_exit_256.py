@@ -1,0 +1,5 @@
+"""An exit status that wraps to 0."""
+
+import sys
+
+sys.exit(256)

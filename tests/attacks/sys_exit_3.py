@@ -1,0 +1,5 @@
+"""A plain exit code."""
+
+import sys
+
+sys.exit(3)
