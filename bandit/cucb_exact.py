@@ -91,44 +91,49 @@ def _top_cells(
     return Tables(*stacked[:3]), stacked[3], keys[width]
 
 
+def _enumerate_best(
+    tables: Tables, bound: jax.Array, penalty: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Value, policy and proof of the cells of largest bound, _WIDTH a context."""
+    width = min(_WIDTH, bound.shape[1])
+    lists, index, rest = _top_cells(tables, bound, width)
+    value, position = enumerate_product(lists, penalty)
+    policy = jnp.take_along_axis(index, position[:, None], axis=1)[:, 0]
+    return value, policy, (rest < 0).all(axis=0)
+
+
 def search_round(
     tables: Tables,
     allowed: jax.Array,
     penalty: jax.Array,
     level: jax.Array,
-    policy: jax.Array | None,
-    width: int,
+    policy: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Bound all cells, enumerate the best ``width`` a context.
+    """Bound all cells, enumerate the best few of each context.
 
     Args:
       tables: cell sums [X, A, B].
       allowed: cells to consider, bool [X, A, B].
       penalty: C = 2 c1 L, [B].
       level: the value to beat, [B].
-      policy: incumbent int32 [X, B] whose count the bands crowd around, or None for
-        evenly (log) spaced bands.
-      width: cells a context to enumerate.
+      policy: incumbent int32 [X, B] whose count the bands crowd around.
 
     Returns:
       value [B] and policy [X, B] of the best enumerated, and proved [B]: no policy of
       allowed cells beats max(level, value).
     """
-    width = min(width, tables.reward.shape[1])
     least, low, high = count_range(tables.count, allowed)
-    if policy is None:
-        totals = [jnp.where(allowed, t, 0.0).sum(axis=(0, 1)) for t in tables]
-        edges = even_edges(low, high)
-    else:
-        totals = policy_sums(tables, policy)
-        edges = near_edges(low, jnp.maximum(totals[2], 1.0), high)
-    usable = (totals[1] > 0) & (totals[2] > 0)
-    ratio = jnp.where(usable, totals[1] / jnp.maximum(totals[2], 1.0), 1.0)
+    _, duration, count = policy_sums(tables, policy)
+    edges = near_edges(low, jnp.maximum(count, 1.0), high)
+    ratio = _ratio(duration, count)
     bound = cell_bounds(tables, allowed, penalty, level, ratio, edges, least)
-    lists, index, rest = _top_cells(tables, bound, width)
-    value, position = enumerate_product(lists, penalty)
-    found = jnp.take_along_axis(index, position[:, None], axis=1)[:, 0]
-    return value, found, (rest < 0).all(axis=0)
+    return _enumerate_best(tables, bound, penalty)
+
+
+def _ratio(duration: jax.Array, count: jax.Array) -> jax.Array:
+    """Seconds per decision, 1 where nothing was measured."""
+    usable = (duration > 0) & (count > 0)
+    return jnp.where(usable, duration / jnp.maximum(count, 1.0), 1.0)
 
 
 def split_search(
@@ -137,41 +142,68 @@ def split_search(
     penalty: jax.Array,
     level: jax.Array,
     share: jax.Array,
-    width: int,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """``search_round`` on 2^X parts: each context's often or seldom played cells.
-
-    Often means more than ``share`` [B] of the count of the context's top cell.
 
     Two policies that compete from far-apart counts (one with, one without a heavy
     cell) leave a gap in any separable bound at the counts between them, which no
     policy attains. Within a part the range of counts is short and the gap closes.
+    Most parts hold no promising cell; at most a quarter of them are enumerated, and a
+    trial with more stays unproved.
+
+    Args:
+      tables: cell sums [X, A, B].
+      allowed: cells to consider, bool [X, A, B].
+      penalty: C = 2 c1 L, [B].
+      level: the value to beat, [B].
+      share: often means more than this share of the context's largest count, [B].
+
+    Returns:
+      As ``search_round``.
     """
     num_contexts, arms, batch = tables.reward.shape
     parts = 2**num_contexts
+    total = batch * parts
     heavy = tables.count > share[None, None] * tables.count.max(axis=1, keepdims=True)
     bits = (jnp.arange(parts)[None] >> jnp.arange(num_contexts)[:, None]) & 1
     mask = heavy[..., None] == (bits == 1)[:, None, None]
 
     def repeat(x):
         return jnp.broadcast_to(x[..., None], (*x.shape, parts)).reshape(
-            *x.shape[:-1], batch * parts
+            *x.shape[:-1], total
         )
 
-    value, policy, proved = search_round(
-        Tables(*(repeat(t) for t in tables)),
-        mask.reshape(num_contexts, arms, -1) & repeat(allowed),
+    mask = mask.reshape(num_contexts, arms, total) & repeat(allowed)
+    columns = Tables(*(repeat(t) for t in tables))
+    least, low, high = count_range(columns.count, mask)
+    ratio = repeat(_ratio(tables.duration.sum((0, 1)), tables.count.sum((0, 1))))
+    bound = cell_bounds(
+        columns,
+        mask,
         repeat(penalty),
         repeat(level),
-        None,
-        width,
+        ratio,
+        even_edges(low, high),
+        least,
     )
-    value = value.reshape(batch, parts).T
-    best = value.max(axis=0)
-    part = first_argmax(value, best)
+    alive = (bound >= 0).any(axis=(0, 1))
+    room = max(total // 4, 1)
+    index = jnp.nonzero(alive, size=room, fill_value=total)[0]
+    own = jnp.minimum(index, total - 1)
+    trial = own // parts
+    found, candidate, proved = _enumerate_best(
+        Tables(*(t[..., trial] for t in tables)), bound[..., own], penalty[trial]
+    )
+    value = jnp.full((total,), -jnp.inf, found.dtype)
+    value = value.at[index].set(found, mode="drop").reshape(batch, parts)
+    policy = jnp.zeros((num_contexts, total), jnp.int32)
+    policy = policy.at[:, index].set(candidate, mode="drop")
     policy = policy.reshape(num_contexts, batch, parts)
+    proved = (~alive).at[index].set(proved, mode="drop").reshape(batch, parts)
+    best = value.max(axis=1)
+    part = first_argmax(value.T, best)
     policy = jnp.take_along_axis(policy, part[None, :, None], axis=2)[..., 0]
-    return best, policy, proved.reshape(batch, parts).all(axis=1)
+    return best, policy, proved.all(axis=1)
 
 
 def first_untried_only(count: jax.Array) -> jax.Array:
@@ -256,11 +288,11 @@ def exact_max(
 
     def search(part, cells, c, level, policy, tries):
         del tries
-        return search_round(part, cells, c, level, policy, _WIDTH)
+        return search_round(part, cells, c, level, policy)
 
     def split(part, cells, c, level, policy, tries):
         del policy
-        return split_search(part, cells, c, level, shares[tries], _WIDTH)
+        return split_search(part, cells, c, level, shares[tries])
 
     def enumerate_all(part, cells, c, level, policy, tries):
         del cells, level, policy
@@ -276,6 +308,7 @@ def exact_max(
         def group(state):
             value, policy, tries, _ = state
             index = jnp.nonzero(pending(state), size=size, fill_value=batch)[0]
+            index = index.astype(jnp.int32)
             own = jnp.minimum(index, batch - 1)  # padding repeats a trial, then drops
             part = Tables(*(t[:, :, own] for t in tables))
             level = jnp.where(jnp.isfinite(value[own]), value[own], 0.0)

@@ -118,7 +118,7 @@ def enumerate_product(lists: Tables, penalty: jax.Array) -> tuple[jax.Array, jax
             *(s + a[None] for s, a in zip(second, sums, strict=True)), penalty[None]
         )
         better = value > best
-        return (jnp.maximum(best, value), jnp.where(better, index, where)), None
+        return (jnp.where(better, value, best), jnp.where(better, index, where)), None
 
     start = (
         jnp.full_like(second.reward, -jnp.inf),
