@@ -1,0 +1,120 @@
+"""PPO on the tabular policy: the clipped surrogate on batches of priced samples.
+
+The paper argues from NPG to PPO and shows NPG alone on the bandit; this is the missing
+curve, with the same cells, prices and policy class.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from bandit.base import Agent, CellSums, Step, categorical, first_argmax
+from bandit.prices import Decision, Price
+from rpg_jax import updates
+
+#: Decisions in a batch; the update runs when t is a multiple of it.
+BATCH = 64
+
+
+class PPOState(NamedTuple):
+    """Policy, cells, the batch in collection and the price's state.
+
+    Attributes:
+      logits: [X, A].
+      table: cell sums (reward, duration, count), [X, 3, A].
+      taken: contexts and actions of the last BATCH decisions, int32 [BATCH, 2].
+      price: state of the price.
+    """
+
+    logits: jax.Array
+    table: jax.Array
+    taken: jax.Array
+    price: Any
+
+
+def tabular_ppo(
+    num_contexts: int,
+    num_actions: int,
+    *,
+    step_size: jax.Array | float,
+    price: Price,
+    clip_eps: float = 0.2,
+    num_epochs: int = 4,
+) -> Agent:
+    """Clipped-surrogate ascent every 64 decisions, advantages from the cells.
+
+    The advantage of a sample is Q(x, a) - pi.Q(x) with the Q of NPG, so that the rule
+    of the update is the only difference to ``tabular_policy_gradient``.
+
+    Args:
+      num_contexts: X.
+      num_actions: A = K + 1.
+      step_size: step of each epoch's gradient ascent on the batch's mean.
+      price: estimates rho_hat; see ``bandit.prices``.
+      clip_eps: half-width of the ratio's trust region.
+      num_epochs: gradient steps on each batch.
+
+    Source: Schulman et al. (2017).
+    """
+
+    def init() -> PPOState:
+        return PPOState(
+            logits=jnp.zeros((num_contexts, num_actions)),
+            table=jnp.zeros((num_contexts, 3, num_actions)),
+            taken=jnp.zeros((BATCH, 2), jnp.int32),
+            price=price.init(),
+        )
+
+    def act(state: PPOState, step: Step) -> tuple[jax.Array, PPOState]:
+        logits = state.logits[step.context]
+        action = categorical(step.uniform, jnp.exp(logits - logits.max()))
+        return action, state
+
+    def improve(state: PPOState) -> jax.Array:
+        cells = CellSums(*jnp.moveaxis(state.table, 1, 0))
+        q_values = cells.value(price.rate(state.price))
+        policy = jax.nn.softmax(state.logits)
+        advantage = q_values - (policy * q_values).sum(-1, keepdims=True)
+        context, action = state.taken[:, 0], state.taken[:, 1]
+        return updates.ppo(
+            state.logits,
+            context,
+            action,
+            advantage[context, action],
+            jnp.ones(BATCH, bool),
+            step_size=step_size,
+            clip_eps=clip_eps,
+            num_epochs=num_epochs,
+        )
+
+    def update(
+        state: PPOState,
+        step: Step,
+        action: jax.Array,
+        reward: jax.Array,
+        duration: jax.Array,
+    ) -> PPOState:
+        cells = CellSums(*state.table[step.context]).add(action, reward, duration)
+        decision = Decision(
+            t=step.t,
+            context=step.context,
+            action=action,
+            reward=reward,
+            duration=duration,
+            is_greedy=action == first_argmax(state.logits[step.context]),
+            uniform=step.uniform,
+            cells=cells,
+        )
+        slot = jnp.mod(step.t, BATCH).astype(jnp.int32)
+        state = PPOState(
+            logits=state.logits,
+            table=state.table.at[step.context].set(jnp.stack(cells)),
+            taken=state.taken.at[slot].set(jnp.stack([step.context, action])),
+            price=price.update(state.price, decision),
+        )
+        # t is shared by all trials, so under vmap this stays a branch.
+        logits = jax.lax.cond(slot == 0, improve, lambda s: s.logits, state)
+        return state._replace(logits=logits)
+
+    return Agent(init, act, update, lambda state: price.rate(state.price))

@@ -1,0 +1,100 @@
+"""What every command line here shares: one-line errors, exit codes, list flags.
+
+Exit codes: 0 done, 1 the work failed, 2 the command line or its files are wrong,
+130 stopped by Ctrl-C.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+
+from absl import app, flags, logging
+
+#: Flags that several commands share; ``flags.declare_key_flag`` lists one in the
+#: --help of a command.
+SEED = flags.DEFINE_integer("seed", 0, "Seed of the run.", lower_bound=0)
+OUT = flags.DEFINE_string(
+    "out", None, "The run's folder; a new one in runs/."
+)
+RESUME = flags.DEFINE_boolean("resume", False, "Go on with the run in --out.")
+DRY_RUN = flags.DEFINE_boolean("dry_run", False, "Print the configuration and stop.")
+
+
+class UsageError(Exception):
+    """The command line, or a file it names, is wrong; the message says what to do."""
+
+
+def _fail(message: str) -> int:
+    # absl puts its advice on further lines; the first says what is wrong.
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    return 2
+
+
+def run(main: Callable[[], int | None]) -> None:
+    """Parses flags and runs ``main``; never returns.
+
+    Args:
+      main: reads ``flags.FLAGS``; returns an exit code, None meaning 0.
+    """
+
+    def parse(argv: Sequence[str]) -> list[str]:
+        try:
+            rest = flags.FLAGS(argv)
+        except flags.Error as error:
+            sys.exit(_fail(str(error)))
+        if len(rest) > 1:
+            sys.exit(
+                _fail(f"unexpected argument {rest[1]!r}: flags look like --name=value")
+            )
+        # Libraries log through absl; their INFO lines are no news to a user.
+        if flags.FLAGS["verbosity"].using_default_value:
+            logging.set_verbosity(logging.WARNING)
+        return rest
+
+    def guarded(_: Sequence[str]) -> int | None:
+        try:
+            return main()
+        except UsageError as error:
+            return _fail(str(error))
+        except KeyboardInterrupt:
+            print("stopped", file=sys.stderr)
+            return 130
+
+    app.run(guarded, flags_parser=parse)
+
+
+def int_list(name: str, values: Sequence[str], *, minimum: int = 1) -> list[int]:
+    """Parses a comma-separated list flag into distinct integers.
+
+    Raises:
+      UsageError: an entry is no integer or is below ``minimum``.
+    """
+    numbers = []
+    for text in values:
+        try:
+            number = int(text)
+        except ValueError:
+            raise UsageError(f"--{name}={text}: not a whole number") from None
+        if number < minimum:
+            raise UsageError(f"--{name}={number}: must be at least {minimum}")
+        numbers.append(number)
+    if not numbers:
+        raise UsageError(f"--{name} is empty")
+    return list(dict.fromkeys(numbers))
+
+
+def choices(name: str, values: Sequence[str], allowed: Sequence[str]) -> list[str]:
+    """Checks a comma-separated list flag against the allowed names; 'all' is all.
+
+    Raises:
+      UsageError: an entry is not allowed; the message lists what is.
+    """
+    if list(values) == ["all"]:
+        return list(allowed)
+    for value in values:
+        if value not in allowed:
+            raise UsageError(
+                f"--{name}={value}: choose from {', '.join(allowed)} or all"
+            )
+    if not values:
+        raise UsageError(f"--{name} is empty")
+    return list(dict.fromkeys(values))

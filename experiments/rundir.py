@@ -1,0 +1,149 @@
+"""A run's folder: opened or resumed safely, with config.json as its record of truth."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from experiments.cli import UsageError
+
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy")
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that results depend on."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def git_revision() -> str:
+    """The checkout's commit, marked when files differ; 'unknown' outside git."""
+    root = Path(__file__).parent
+    try:
+        run = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return run.stdout.strip()
+
+
+def machine() -> dict[str, Any]:
+    """Processor and core count, without names or paths of the machine."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    return {"cpu": model, "cores": os.cpu_count(), "system": platform.system()}
+
+
+def default_folder(kind: str, name: str) -> Path:
+    """runs/<kind>/<time>_<name>: a folder no earlier run has used."""
+    return Path("runs") / kind / f"{time.strftime('%Y%m%d-%H%M%S')}_{name}"
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Writes JSON under another name first, so that no reader sees half a file."""
+    handle, partial = tempfile.mkstemp(dir=path.parent, suffix=".partial")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=2, ensure_ascii=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(partial, 0o644)
+        os.replace(partial, path)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise
+
+
+def open_run(folder: Path, config: dict[str, Any], *, resume: bool) -> Path:
+    """Makes a run's folder and config.json, or checks that they can be gone on with.
+
+    Args:
+      folder: where the run lives.
+      config: what identifies the run; a resumed run must have the same.
+      resume: go on with the folder if it holds a run.
+
+    Raises:
+      UsageError: the folder holds another run, or one and ``resume`` is false, or it
+        cannot be written. Nothing in it is changed then.
+    """
+    path = folder / "config.json"
+    # As JSON gives it back, so that tuples compare equal to lists.
+    config = json.loads(json.dumps(config))
+    if path.exists():
+        if not resume:
+            raise UsageError(
+                f"{folder} holds a run already: add --resume to go on with it, or "
+                "choose another --out"
+            )
+        try:
+            known = json.loads(path.read_text(encoding="utf-8"))["config"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UsageError(
+                f"{path} cannot be read ({error}): choose another --out"
+            ) from None
+        if known != config:
+            names = sorted(
+                name
+                for name in {*known, *config}
+                if known.get(name) != config.get(name)
+            )
+            was = ", ".join(f"{n}={json.dumps(known.get(n))}" for n in names)
+            raise UsageError(
+                f"{folder} holds a run of another configuration ({was}): repeat its "
+                "flags or choose another --out"
+            )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            if any(folder.iterdir()):
+                raise UsageError(
+                    f"{folder} is not empty and holds no run: choose another --out"
+                )
+            write_json(
+                path,
+                {
+                    "config": config,
+                    "command": ["python", "-m", *_module_and_flags()],
+                    "versions": versions(),
+                    "git": git_revision(),
+                    "machine": machine(),
+                    "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                },
+            )
+        elif not os.access(folder, os.W_OK):
+            raise PermissionError(13, "not writable")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(
+            f"cannot write to {folder} ({reason}): choose another --out"
+        ) from None
+    return folder
+
+
+def _module_and_flags() -> list[str]:
+    """The command as it was typed, without this machine's paths."""
+    script = Path(sys.argv[0])
+    return [f"{script.parent.name}.{script.stem}", *sys.argv[1:]]
