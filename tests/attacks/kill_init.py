@@ -1,14 +1,15 @@
-"""Stops and kills process 1 and floods it with signals."""
+"""Stops and kills process 1 and its parent, and floods them with signals."""
 
 import os
 import signal
 import sys
 
 for number in (signal.SIGSTOP, signal.SIGKILL, signal.SIGTERM, signal.SIGHUP):
-    try:
-        os.kill(1, number)
-    except OSError as error:
-        print("stopped", error)
+    for pid in {1, os.getppid()}:
+        try:
+            os.kill(pid, number)
+        except OSError as error:
+            print("stopped", error)
 try:
     for _ in range(20_000):
         os.kill(1, signal.SIGCHLD)

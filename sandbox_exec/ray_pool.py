@@ -1,0 +1,376 @@
+"""RayPool: one actor per machine, each with a LocalPool; retries are ours alone.
+
+Ray would run a crashed task again by itself (up to four times in all) and would do so
+without the ledger knowing: here every Ray retry is off. A lost actor or machine gives
+its runs back to this pool, which sends them out once more as the next attempt of the
+same run_id; whatever arrives second for a run_id is dropped.
+"""
+
+import contextlib
+import itertools
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, as_completed
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .errors import SandboxError
+from .limits import Level
+from .pool import LocalPool
+from .protocol import RunRecord, ScriptJob
+from .slots import available_cores
+
+
+class _Host:
+    """The actor: a LocalPool on one machine."""
+
+    def __init__(self, slots: int, options: dict[str, Any]) -> None:
+        self._pool = LocalPool(slots, **options)
+
+    def describe(self) -> dict[str, Any]:
+        """Level and capacity of this machine."""
+        return {
+            "isolation": int(self._pool.isolation),
+            "capacity": self._pool.capacity,
+            "pid": os.getpid(),
+        }
+
+    def run(self, job: ScriptJob) -> RunRecord:
+        """Run one script; blocks one of the actor's threads."""
+        return self._pool.submit(job).result()
+
+    def cancel(self, run_id: str) -> bool:
+        """Stop one script."""
+        return self._pool.cancel(run_id)
+
+    def close(self) -> None:
+        """Stop everything."""
+        self._pool.close()
+
+
+@dataclass(eq=False)
+class _Worker:
+    node_id: str
+    actor: Any
+    capacity: int = 0
+    level: Level = Level.POSIX
+    running: dict[Any, "_Task"] = field(default_factory=dict)
+    serial: int = 0
+
+
+@dataclass(eq=False)
+class _Task:
+    job: ScriptJob
+    future: "Future[RunRecord]"
+    queued_at: float = field(default_factory=time.monotonic)
+    lost: list[RunRecord] = field(default_factory=list)
+    cancelled: bool = False
+
+
+class RayPool:
+    """Runs scripts on every machine of a Ray cluster.
+
+    The inputs folder of a job must exist under the same path on every machine (a shared
+    file system), and so must the interpreter.
+
+    Args:
+        slots_per_node: slots of each machine; by default one per core but one.
+        require: least isolation level accepted on every machine.
+        actors_per_node: pools on each machine; they share its cores out evenly.
+        lost_retries: further attempts for a run whose machine was lost.
+        start_timeout_s: seconds to wait for the machines' pools.
+        **options: passed on to each LocalPool.
+
+    Raises:
+        ModuleNotFoundError: Ray is not installed.
+        SandboxError: no machine could start its pool.
+    """
+
+    def __init__(
+        self,
+        slots_per_node: int | None = None,
+        *,
+        require: Level | str = Level.NAMESPACES,
+        actors_per_node: int = 1,
+        lost_retries: int = 2,
+        start_timeout_s: float = 300.0,
+        **options: Any,
+    ) -> None:
+        try:
+            import ray
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                "RayPool needs Ray: pip install 'rpg-jax[ray]' (or 'ray>=2.40')"
+            ) from error
+        self._ray = ray
+        self._owns_ray = not ray.is_initialized()
+        if self._owns_ray:
+            ray.init(
+                num_cpus=len(available_cores()),
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level="ERROR",
+            )
+        self._slots = slots_per_node
+        self._options = {"require": Level.parse(require), **options}
+        self._actors_per_node = actors_per_node
+        self._lost_retries = lost_retries
+        self._start_timeout_s = start_timeout_s
+        self._lock = threading.Condition()
+        self._queue: deque[_Task] = deque()
+        self._tasks: dict[str, _Task] = {}
+        self._workers: list[_Worker] = []
+        self._closed = False
+        self._stop = False
+        try:
+            self._start_workers()
+        except BaseException:
+            self._shutdown()
+            raise
+        self._thread = threading.Thread(target=self._serve, name="ray-pool", daemon=True)
+        self._thread.start()
+
+    def _start_workers(self) -> None:
+        nodes = [n["NodeID"] for n in self._ray.nodes() if n.get("Alive")]
+        places = itertools.product(nodes, range(self._actors_per_node))
+        starting = [self._start_worker(node, serial) for node, serial in places]
+        problems = []
+        for worker in starting:
+            try:
+                self._await_worker(worker)
+                self._workers.append(worker)
+            except SandboxError as error:
+                problems.append(str(error))
+        if not self._workers:
+            raise SandboxError("; ".join(problems) or "the Ray cluster has no machine")
+
+    def _start_worker(self, node_id: str, serial: int) -> _Worker:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        options = dict(self._options)
+        slots = self._slots
+        if "cores" not in options and self._actors_per_node > 1:
+            cores = available_cores()
+            share = max(1, len(cores) // self._actors_per_node)
+            first = serial * share % len(cores)
+            options["cores"] = cores[first : first + share]
+            slots = min(slots or share, share)
+        if slots is None:
+            slots = max(1, len(available_cores()) - 1)
+        actor = (
+            self._ray.remote(_Host)
+            .options(
+                num_cpus=0,  # slots are ours to count
+                max_restarts=0,
+                max_task_retries=0,
+                max_concurrency=slots + 4,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
+            )
+            .remote(slots, options)
+        )
+        return _Worker(node_id=node_id, actor=actor, serial=serial)
+
+    def _await_worker(self, worker: _Worker) -> None:
+        try:
+            answer = self._ray.get(
+                worker.actor.describe.remote(), timeout=self._start_timeout_s
+            )
+        except Exception as error:
+            with contextlib.suppress(Exception):
+                self._ray.kill(worker.actor)
+            cause = str(error).strip().splitlines()[-1:] or [type(error).__name__]
+            raise SandboxError(
+                f"machine {worker.node_id[:8]} could not start its pool: {cause[0]}"
+            ) from error
+        worker.capacity = answer["capacity"]
+        worker.level = Level(answer["isolation"])
+
+    @property
+    def capacity(self) -> int:
+        """Scripts that run at one time on all machines."""
+        with self._lock:
+            return sum(worker.capacity for worker in self._workers)
+
+    @property
+    def isolation(self) -> Level:
+        """The least level among the machines."""
+        with self._lock:
+            return min((w.level for w in self._workers), default=Level.POSIX)
+
+    def submit(self, job: ScriptJob) -> "Future[RunRecord]":
+        """Queue a job.
+
+        Raises:
+            RuntimeError: the pool is closed.
+            ValueError: a job with the same run_id is still queued or running.
+        """
+        task = _Task(job, Future())
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the pool is closed")
+            if job.run_id in self._tasks:
+                raise ValueError(f"run_id {job.run_id} is still in the pool")
+            self._tasks[job.run_id] = task
+            self._queue.append(task)
+            self._lock.notify_all()
+        return task.future
+
+    def as_completed(
+        self, futures: Iterable["Future[RunRecord]"], timeout: float | None = None
+    ) -> "Iterator[Future[RunRecord]]":
+        """Yield futures as they finish."""
+        return as_completed(futures, timeout)
+
+    def cancel(self, run_id: str) -> bool:
+        """Drop a queued job or stop a running one."""
+        with self._lock:
+            task = self._tasks.get(run_id)
+            if task is None:
+                return False
+            task.cancelled = True
+            if task in self._queue:
+                self._queue.remove(task)
+                self._tasks.pop(run_id)
+                return task.future.cancel()
+            for worker in self._workers:
+                if task in worker.running.values():
+                    worker.actor.cancel.remote(run_id)
+                    return True
+        return False
+
+    def close(self, *, wait: bool = False) -> None:
+        """Release everything; with `wait` after the queued jobs, else at once."""
+        with self._lock:
+            self._closed = True
+            pending = list(self._tasks.values())
+        if wait:
+            for task in pending:
+                with contextlib.suppress(Exception):
+                    task.future.result()
+        self._shutdown()
+
+    def _shutdown(self) -> None:
+        with self._lock:
+            if self._stop:
+                return
+            self._closed = self._stop = True
+            self._lock.notify_all()
+        if hasattr(self, "_thread"):
+            self._thread.join()
+        closing = [worker.actor.close.remote() for worker in self._workers]
+        with contextlib.suppress(Exception):
+            self._ray.wait(closing, num_returns=len(closing), timeout=15)
+        for worker in self._workers:
+            with contextlib.suppress(Exception):
+                self._ray.kill(worker.actor)
+        for task in list(self._tasks.values()):
+            if not task.future.done():
+                self._finish(task, _lost(task, "the pool was closed", "cancel"))
+        if self._owns_ray:
+            self._ray.shutdown()
+
+    def __enter__(self) -> "RayPool":
+        return self
+
+    def __exit__(self, kind, value, trace) -> None:
+        self.close(wait=kind is None)
+
+    def _serve(self) -> None:
+        """Hand out jobs, take records, notice losses. The only caller of Ray's waits."""
+        while True:
+            with self._lock:
+                if self._stop:
+                    return
+                self._hand_out()
+                pending = [ref for worker in self._workers for ref in worker.running]
+                if not pending:
+                    self._lock.wait(0.5)
+                    if not self._workers and self._queue:
+                        self._replace_workers()
+                    continue
+            done, _ = self._ray.wait(pending, num_returns=1, timeout=0.05)
+            for ref in done:
+                self._take(ref)
+
+    def _hand_out(self) -> None:
+        for worker in sorted(self._workers, key=lambda w: len(w.running)):
+            while self._queue and len(worker.running) < worker.capacity:
+                task = self._queue.popleft()
+                if not task.lost and not task.future.set_running_or_notify_cancel():
+                    self._tasks.pop(task.job.run_id, None)
+                    continue
+                ref = worker.actor.run.remote(task.job)
+                worker.running[ref] = task
+
+    def _take(self, ref: Any) -> None:
+        with self._lock:
+            worker = next(w for w in self._workers if ref in w.running)
+        try:
+            record = self._ray.get(ref)
+        except self._ray.exceptions.RayActorError as error:
+            self._lose(worker, str(error).strip().splitlines()[0])
+            return
+        except Exception as error:
+            # Raised inside the actor: the machinery failed, the machine is fine.
+            task = worker.running.pop(ref)
+            self._finish(task, _lost(task, f"{type(error).__name__}: {error}", ""))
+            return
+        task = worker.running.pop(ref)
+        self._finish(task, record)
+
+    def _lose(self, worker: _Worker, why: str) -> None:
+        """An actor or its machine is gone: its runs go back into the queue."""
+        with self._lock:
+            self._workers.remove(worker)
+            tasks = list(worker.running.values())
+            worker.running.clear()
+            for task in tasks:
+                task.lost.append(_lost(task, f"lost with its machine: {why}", ""))
+                if task.cancelled or len(task.lost) > self._lost_retries:
+                    self._finish(task, task.lost.pop())
+                else:
+                    self._queue.appendleft(task)
+        self._replace_workers()
+
+    def _replace_workers(self) -> None:
+        """Start pools again on machines that are still there."""
+        alive = {n["NodeID"] for n in self._ray.nodes() if n.get("Alive")}
+        for node in alive:
+            have = {w.serial for w in self._workers if w.node_id == node}
+            for serial in set(range(self._actors_per_node)) - have:
+                with contextlib.suppress(SandboxError):
+                    worker = self._start_worker(node, serial)
+                    self._await_worker(worker)
+                    with self._lock:
+                        self._workers.append(worker)
+
+    def _finish(self, task: _Task, record: RunRecord) -> None:
+        """Give a run its one record; a second one for the same run_id is dropped."""
+        with self._lock:
+            if self._tasks.pop(task.job.run_id, None) is not task:
+                return
+        attempt = record.attempt + len(task.lost)
+        earlier = (*task.lost, *record.earlier)
+        queue_s = record.queue_s
+        if not record.error:
+            spent = time.monotonic() - task.queued_at
+            queue_s = max(queue_s, spent - record.delta_s - record.setup_s)
+        done = replace(record, attempt=attempt, earlier=earlier, queue_s=queue_s)
+        if not task.future.done():
+            task.future.set_result(done)
+
+
+def _lost(task: _Task, why: str, killed_by: str) -> RunRecord:
+    return RunRecord(
+        run_id=task.job.run_id,
+        attempt=len(task.lost) + 1,
+        task_id=task.job.task_id,
+        script_sha256=task.job.script_sha256,
+        status="sandbox_error",
+        killed_by=killed_by,
+        error=why,
+        started_at=time.time(),
+    )

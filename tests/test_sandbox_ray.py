@@ -1,0 +1,56 @@
+"""RayPool on one machine: every run_id exactly once, even when an actor is killed."""
+
+import os
+import signal
+import warnings
+
+import pytest
+
+from sandbox_exec import Level, Limits, RayPool, ScriptJob
+
+pytest.importorskip("ray")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+_LIMITS = Limits(wall_s=20, memory_mb=256)
+
+
+def test_fifty_scripts_with_one_actor_killed_half_way(monkeypatch):
+    import ray
+
+    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pool = RayPool(
+            1,
+            actors_per_node=min(2, os.cpu_count()),
+            require=Level.POSIX,
+            calibrate=False,
+            rerun_contended=False,
+        )
+    with pool:
+        assert pool.capacity >= 1
+        jobs = [
+            ScriptJob(
+                script=b"import time; time.sleep(0.05); print(%d)" % i,
+                task_id=str(i),
+                limits=_LIMITS,
+            )
+            for i in range(50)
+        ]
+        futures = [pool.submit(job) for job in jobs]
+        with pytest.raises(ValueError, match="still in the pool"):
+            pool.submit(jobs[-1])
+        for seen, _ in enumerate(pool.as_completed(futures, timeout=300)):
+            if seen == 20:
+                victim = pool._workers[0].actor
+                os.kill(
+                    ray.get(victim.describe.remote(), timeout=60)["pid"], signal.SIGKILL
+                )
+        records = [future.result(timeout=1) for future in futures]
+    assert [r.run_id for r in records] == [j.run_id for j in jobs]
+    assert [r.status for r in records] == ["ok"] * 50
+    assert [r.stdout_head.strip() for r in records] == [str(i) for i in range(50)]
+    # What ran on the killed actor came back as a further attempt of the same run.
+    again = [r for r in records if r.attempt > 1]
+    assert again
+    assert all("lost" in r.earlier[0].error for r in again)
