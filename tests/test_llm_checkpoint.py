@@ -32,6 +32,7 @@ CONFIG = tiny.llama(layers=1)
 
 
 def make_items(value=1.0):
+    value = float(value)
     params = {"w": jnp.full((3, 4), value), "low": jnp.full(5, value, jnp.bfloat16)}
     return {
         "params": params,

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from rpg_jax.llm import make_ppo, optim
+from rpg_jax.llm import make_ppo, objective, optim
 from rpg_jax.llm.batch import make_batch
 from rpg_jax.llm.hyper import PPOHyper
 from rpg_jax.llm.models import model_for
@@ -24,6 +24,7 @@ BASE = PPOHyper(
     entropy_coef=0.01,
     grad_clip=1e9,
     loss_length=6,
+    remat=False,
 )
 
 
@@ -38,6 +39,8 @@ def batch(params):
 
 
 def run(hyper, params, batch, steps=1):
+    if steps > 1:  # the batch of the first step is rightly called stale later
+        hyper = dataclasses.replace(hyper, mismatch_warn=1e9)
     ppo = make_ppo(CONFIG, hyper)
     state = ppo.init(jax.random.key(1), params)
     metrics = None
@@ -112,8 +115,9 @@ def oracle_update(hyper, params, batch):
         return -jnp.sum(jnp.where(mask, each, 0)) / (rows * hyper.loss_length)
 
     state, norms = optimizer.init(params), []
+    gradient = jax.jit(jax.grad(loss))
     for _ in range(hyper.epochs):
-        grads = jax.grad(loss)(params)
+        grads = gradient(params)
         norms.append(optim.global_norm(grads))
         with jax.numpy_dtype_promotion("standard"):
             updates, state = optimizer.update(grads, state, params)
@@ -139,10 +143,9 @@ def test_an_update_equals_the_plain_oracle(params, batch, after):
     [
         {},
         {"advantage": "critic", "kl_in_reward": True, "whiten": True},
-        {"lora_rank": 2},
-        {"compute_dtype": "bfloat16"},
+        {"lora_rank": 2, "compute_dtype": "bfloat16"},
     ],
-    ids=["loo", "critic", "lora", "bf16"],
+    ids=["loo", "critic", "lora-bf16"],
 )
 def test_the_ratio_of_the_first_pass_is_exactly_one(params, batch, change):
     *_, metrics = run(dataclasses.replace(BASE, **change), params, batch)
@@ -201,8 +204,7 @@ def test_rows_that_are_out_change_nothing(params, batch, after):
     a, b = run(BASE, params, seven), run(BASE, params, eight)
     assert_trees_close(a[1].params, b[1].params, atol=1e-6)
     assert a[2].rows == b[2].rows == 7
-    want, _ = oracle_update(BASE, params, seven)
-    assert_trees_close(a[1].params["policy"], want, atol=2e-5)
+    np.testing.assert_allclose(a[2].reward_mean, seven.reward.mean(), rtol=1e-6)
 
 
 def test_more_padding_changes_no_row(params, batch, after):
@@ -243,6 +245,7 @@ def test_max_kl_ends_the_passes_early(params, batch):
     assert metrics.approx_kl[-1] > 1e-3 >= metrics.approx_kl[-2]
 
 
+@pytest.mark.slow
 def test_donation_gives_the_same_numbers(params, batch, after):
     ppo = make_ppo(CONFIG, BASE, donate=True)
     state = ppo.init(jax.random.key(1), params)
@@ -298,6 +301,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing(params, batch):
 # --- the pieces of the objective ----------------------------------------------------
 
 
+@pytest.mark.slow
 def test_kl_price_holds_the_policy_back_and_entropy_price_spreads_it(params, batch):
     def last(**change):
         hyper = dataclasses.replace(BASE, learning_rate=3e-3, epochs=1, **change)
@@ -311,6 +315,7 @@ def test_kl_price_holds_the_policy_back_and_entropy_price_spreads_it(params, bat
     assert spread.entropy[0] > free.entropy[0] + 0.02
 
 
+@pytest.mark.slow
 def test_weight_scales_the_advantage_of_its_row(params, batch):
     hyper = dataclasses.replace(
         BASE, kl_coef=0.0, entropy_coef=0.0, epochs=1, weight_decay=0.0
@@ -328,12 +333,14 @@ def test_share_of_weights_changed_is_judged_in_the_compute_type(params, batch):
     assert 0 < metrics.changed_compute[0] < 0.1
 
 
+@pytest.mark.slow
 def test_the_critic_learns_the_return_and_leaves_the_policy_alone(params, batch):
     constant = batch._replace(reward=np.full_like(batch.reward, 0.4))
     hyper = dataclasses.replace(
         BASE,
         advantage="critic",
         critic_learning_rate=0.02,
+        mismatch_warn=1e9,
         kl_coef=0.0,
         entropy_coef=0.0,
         weight_decay=0.0,
@@ -354,25 +361,46 @@ def test_the_critic_learns_the_return_and_leaves_the_policy_alone(params, batch)
     assert_trees_equal(a.params["policy"], b.params["policy"])
 
 
-def test_kl_in_the_reward_lowers_the_return_by_its_price(params, batch):
-    """At the start the KL is 0; later it must show in the advantage, not the loss."""
-    hyper = dataclasses.replace(BASE, kl_in_reward=True, kl_coef=0.5, epochs=1)
-    ppo = make_ppo(CONFIG, hyper)
-    state = ppo.init(jax.random.key(1), params)
-    moved = jax.tree.map(lambda x: 1.1 * x, state.params)
-    old = ppo.score(state._replace(params=moved), batch).log_prob
-    ref = ppo.score(state, batch).log_prob
-    mask = jnp.asarray(batch.completion_mask)
-    kl = jnp.sum(jnp.where(mask, old - ref, 0), axis=1)
-    charged = batch._replace(reward=np.asarray(batch.reward - 0.5 * kl))
-    free = dataclasses.replace(hyper, kl_coef=0.0)
-    want, _ = make_ppo(CONFIG, free).update(
-        state._replace(params=moved), charged._replace(sampler_log_prob=np.asarray(old))
+def fixed_of(batch, **values):
+    blank = jnp.zeros(batch.completion.shape)
+    return objective.Fixed(blank, blank, blank, blank, blank)._replace(**values)
+
+
+def test_advantages_against_plain_loops(batch):
+    """Leave-one-out, critic and KL in the reward, by hand on one batch."""
+    rng = np.random.default_rng(0)
+    shape, mask = batch.completion.shape, np.array(batch.completion_mask)
+    mask[5] = False
+    batch = batch._replace(completion_mask=mask)
+    old, ref, value = (
+        jnp.asarray(rng.normal(size=shape), jnp.float32) for _ in range(3)
     )
-    got, _ = ppo.update(
-        state._replace(params=moved), batch._replace(sampler_log_prob=np.asarray(old))
-    )
-    assert_trees_close(got.params["policy"], want.params["policy"], atol=3e-5)
+    fixed = fixed_of(batch, old_log_prob=old, ref_log_prob=ref, old_value=value)
+
+    loo = objective.advantages(BASE, batch, fixed).advantage
+    want = np.where(mask, oracle_advantage(batch), 0)
+    np.testing.assert_allclose(loo, want, atol=1e-6)
+
+    paid = dataclasses.replace(BASE, kl_in_reward=True, kl_coef=0.5)
+    charge = 0.5 * np.where(mask, old - ref, 0)
+    charged = batch._replace(reward=batch.reward - charge.sum(axis=1))
+    got = objective.advantages(paid, batch, fixed).advantage
+    want = np.where(mask, oracle_advantage(charged), 0)
+    np.testing.assert_allclose(got, want, atol=1e-5)
+
+    critic = dataclasses.replace(paid, advantage="critic")
+    got = objective.advantages(critic, batch, fixed)
+    for i, length in enumerate(mask.sum(axis=1)):
+        for t in range(length):
+            to_go = batch.reward[i] - charge[i, t:].sum()
+            np.testing.assert_allclose(got.target[i, t], to_go, atol=1e-5)
+            np.testing.assert_allclose(
+                got.advantage[i, t], to_go - value[i, t], atol=1e-5
+            )
+
+    white = dataclasses.replace(critic, whiten=True)
+    got = np.asarray(objective.advantages(white, batch, fixed).advantage)[mask]
+    np.testing.assert_allclose([got.mean(), got.std()], [0, 1], atol=1e-4)
 
 
 # --- learning -----------------------------------------------------------------------
@@ -418,8 +446,15 @@ def train_bandit(config, price, *, steps, **change):
     [
         (0.3, LENGTH * 0.7, {}),  # say the liked token to the end
         (1.5, -1.5, {}),  # every token costs more than it earns: stop at once
-        (0.3, LENGTH * 0.7, {"lora_rank": 4, "learning_rate": 3e-2}),
-        (0.3, LENGTH * 0.7, {"advantage": "critic", "critic_learning_rate": 1e-2}),
+        pytest.param(
+            *(0.3, LENGTH * 0.7, {"lora_rank": 4, "learning_rate": 3e-2}),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            *(0.3, LENGTH * 0.7),
+            {"advantage": "critic", "critic_learning_rate": 1e-2},
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["long", "short", "lora", "critic"],
 )

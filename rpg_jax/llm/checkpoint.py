@@ -113,7 +113,10 @@ class Checkpoints:
         """
         if _META in items:
             raise ValueError(f"{_META!r} is the name of the JSON dictionary.")
-        text = json.loads(json.dumps(dict(meta or {})))
+        header = {
+            "user": json.loads(json.dumps(dict(meta or {}))),
+            "leaves": _leaves(items),
+        }
         args = {
             name: ocp.args.StandardSave(_as_arrays(tree))
             for name, tree in items.items()
@@ -123,7 +126,7 @@ class Checkpoints:
             self._move_aside(step)
             self._manager.save(
                 step,
-                args=ocp.args.Composite(**args, **{_META: ocp.args.JsonSave(text)}),
+                args=ocp.args.Composite(**args, **{_META: ocp.args.JsonSave(header)}),
                 force=True,
             )
             self._manager.wait_until_finished()
@@ -173,29 +176,27 @@ class Checkpoints:
         return None
 
     def _read(self, step: int, templates: Mapping[str, Any]) -> Snapshot:
-        args = {
-            name: ocp.args.StandardRestore(_as_arrays(tree))
-            for name, tree in templates.items()
-            if jax.tree.leaves(tree)
-        }
+        names = [name for name, tree in templates.items() if jax.tree.leaves(tree)]
         try:
-            restored = self._manager.restore(
-                step,
-                args=ocp.args.Composite(**args, **{_META: ocp.args.JsonRestore()}),
-            )
-            items = {
-                name: restored[name] if name in args else tree
-                for name, tree in templates.items()
+            header = self._manager.restore(
+                step, args=ocp.args.Composite(**{_META: ocp.args.JsonRestore()})
+            )[_META]
+            # Asked before anything is read: orbax itself would cast to another dtype.
+            saved = {n: header["leaves"].get(n, {}) for n in names}
+            _compare(saved, _leaves({n: templates[n] for n in names}))
+            args = {
+                name: ocp.args.StandardRestore(_as_arrays(templates[name]))
+                for name in names
             }
-            meta = dict(restored[_META])
-            _check_shapes(items, templates)
+            restored = self._manager.restore(step, args=ocp.args.Composite(**args))
         except Exception as error:  # orbax raises many types; all mean the same here
             raise CheckpointError(
-                f"{self._path(step)} does not fit what is to be restored "
-                f"({', '.join(sorted(templates))}): {_first_line(error)}. Was it saved "
-                "with another model, optimizer or adapter rank?"
+                f"{self._path(step)} does not fit what is to be restored: "
+                f"{_first_line(error)}. Was it saved with another model, optimizer or "
+                "adapter rank?"
             ) from error
-        return Snapshot(step, items, meta)
+        items = {n: restored[n] if n in names else t for n, t in templates.items()}
+        return Snapshot(step, items, dict(header["user"]))
 
     def _path(self, step: int) -> Path:
         return self.directory / f"{_PREFIX}_{step:08d}"
@@ -328,20 +329,28 @@ def _as_arrays(tree: Any) -> Any:
     )
 
 
-def _check_shapes(items: Mapping[str, Any], templates: Mapping[str, Any]) -> None:
-    """Orbax pads or cuts an array whose template has another shape; refuse instead."""
+def _leaves(items: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """By item: path, dtype and shape of every leaf, as text."""
 
-    def check(path: tuple, got: Any, want: Any) -> None:
-        if np.shape(got) != np.shape(want) or getattr(got, "dtype", None) != getattr(
-            want, "dtype", None
-        ):
-            raise ValueError(
-                f"{jax.tree_util.keystr(path)} is {np.shape(got)} "
-                f"{getattr(got, 'dtype', type(got))}, want {np.shape(want)} "
-                f"{getattr(want, 'dtype', type(want))}"
-            )
+    def describe(leaf: Any) -> str:
+        dtype = getattr(leaf, "dtype", type(leaf).__name__)
+        return f"{dtype}{list(np.shape(leaf))}"
 
-    jax.tree_util.tree_map_with_path(check, dict(items), dict(templates))
+    return {
+        name: {
+            jax.tree_util.keystr(path): describe(leaf)
+            for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
+        }
+        for name, tree in items.items()
+    }
+
+
+def _compare(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    for name, leaves in wanted.items():
+        for path in [*leaves, *saved[name]]:
+            old, new = saved[name].get(path, "nothing"), leaves.get(path, "nothing")
+            if old != new:
+                raise ValueError(f"{name}{path} was saved as {old}, {new} is wanted")
 
 
 def _first_line(error: Exception) -> str:

@@ -240,7 +240,7 @@ def loss(
             normalizer=1.0,
         )
     tokens = jnp.sum(mask, dtype=jnp.float32)
-    gap = jnp.where(mask, constant.log_prob - rows.sampler_log_prob, 0.0)
+    gap = jnp.where(mask, old - rows.sampler_log_prob, 0.0)
     sums = Sums(
         tokens=tokens,
         loss=total * normalizer,

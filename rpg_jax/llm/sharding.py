@@ -14,7 +14,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 AXES = ("data", "fsdp")
 # Sharding a small leaf costs a collective and saves nothing.
-_MIN_SHARDED_SIZE = 2**14
+MIN_SHARDED_SIZE = 2**14
 
 
 def make_mesh(
@@ -48,7 +48,7 @@ def leaf_spec(shape: Sequence[int], pieces: int, *, stacked: bool) -> PartitionS
     The largest one that `pieces` divides; never the axis of stacked layers, which is
     scanned over; none for small arrays.
     """
-    if pieces == 1 or int(np.prod(shape)) < _MIN_SHARDED_SIZE:
+    if pieces == 1 or int(np.prod(shape)) < MIN_SHARDED_SIZE:
         return PartitionSpec()
     axes = range(1 if stacked else 0, len(shape))
     axes = [a for a in axes if shape[a] % pieces == 0]
