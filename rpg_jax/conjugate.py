@@ -39,14 +39,6 @@ class Moments(NamedTuple):
     rejected: Array  # [...] int32; masked-in observations that were not finite
 
 
-class StudentT(NamedTuple):
-    """Multivariate Student-t: df, location and shape matrix."""
-
-    df: Array  # [...]
-    loc: Array  # [..., d]
-    shape: Array  # [..., d, d]
-
-
 def magnitude_limit(dtype: jnp.dtype) -> float:
     """Largest |x| whose squared deviations can be summed 2**24 times without overflow.
 
@@ -172,7 +164,7 @@ def segment_moments(
       mask: [B]; all rows if None.
 
     Returns:
-      ``Moments`` with batch shape [M], except ``rejected``: one count for all, shape [].
+      ``Moments`` with batch shape [M], but one ``rejected`` count for all, shape [].
     """
     asked = jnp.ones(x.shape[:1], bool) if mask is None else mask.astype(bool)
     inside = (segment >= 0) & (segment < num_segments)
@@ -302,29 +294,6 @@ def forget(niw: NIW, factor: float | Array, *, min_nu: float | None = None) -> N
         scale=niw.scale * factor,
         residual=niw.residual,
     )
-
-
-def predictive(niw: NIW) -> StudentT:
-    """Posterior predictive of one observation: multivariate Student-t.
-
-    df = nu - d + 1, shape = scale (kappa + 1) / (kappa df).
-    """
-    df = niw.nu - (niw.mean.shape[-1] - 1)
-    factor = (1 + 1 / niw.kappa) / df
-    return StudentT(df=df, loc=niw.mean, shape=niw.scale * factor[..., None, None])
-
-
-def predictive_moments(niw: NIW) -> tuple[Array, Array]:
-    """Mean [..., d] and covariance [..., d, d] of the predictive; needs df > 2.
-
-    The covariance is shape * df / (df - 2) and does not exist for df <= 2: it is then
-    reported as inf, never as a negative or NaN matrix.
-    """
-    t = predictive(niw)
-    exists = t.df > 2
-    ratio = t.df / jnp.where(exists, t.df - 2, 1)
-    cov = jnp.where(exists[..., None, None], t.shape * ratio[..., None, None], jnp.inf)
-    return t.loc, cov
 
 
 class SlotFit(NamedTuple):
