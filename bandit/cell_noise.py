@@ -82,7 +82,7 @@ class NoisyCells(NamedTuple):
         dd = duration - cells.duration[action] / safe
         grown = jnp.stack([dr * dr, dr * dd, dd * dd]) * (count / (count + 1.0))
         cells = cells.add(action, reward, duration)
-        scatter = row[3:] + one_hot(action, num_actions) * grown[:, None]
+        scatter = row[3:] + grown[:, None] * one_hot(action, num_actions)[None]
         # SKIP never varies and would only dilute the pooled variance.
         informative = (action != num_actions - 1) & (count > 0)
         return NoisyCells(

@@ -129,7 +129,7 @@ def niw_slots(*, age: jax.Array | float, num_sampled: int = 0) -> Price:
         niw, rate = jax.lax.cond(
             decision.t % FIT_EVERY == 0, fit, lambda n: (n, state.rate), state.niw
         )
-        return SlotState(slots, state.fed + feeds, niw, rate)
+        return SlotState(slots, state.fed + feeds.astype(jnp.int32), niw, rate)
 
     return Price(init, update, lambda state: state.rate)
 

@@ -52,7 +52,8 @@ class _Lane(NamedTuple):
     gaps: jax.Array
 
 
-def _trial_keys(key: jax.Array, seeds: jax.Array) -> jax.Array:
+def trial_keys(key: jax.Array, seeds: jax.Array) -> jax.Array:
+    """The key of each trial, [S]: nothing else distinguishes trials."""
     return jax.vmap(lambda seed: jax.random.fold_in(key, seed))(seeds)
 
 
@@ -74,10 +75,10 @@ def permute_trials(key: jax.Array, env: envs.Env, seeds: jax.Array) -> envs.Env:
             jax.random.permutation(arm_key, num_actions - 1),
         )
 
-    return jax.vmap(one)(_trial_keys(key, seeds))
+    return jax.vmap(one)(trial_keys(key, seeds))
 
 
-def _draw(
+def draw_chunk(
     trial_key: jax.Array, chunk: jax.Array, num_contexts: int, num_normals: int
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Contexts [CHUNK], noise [CHUNK, 2], uniforms [CHUNK] and the agent's normals."""
@@ -129,8 +130,8 @@ def _run_segment(
     )
     first = jax.tree.map(lambda leaf: leaf[0], hyper)
     num_normals = build(one_trial, first).num_normals
-    draws = jax.vmap(lambda k: _draw(k, chunk, num_contexts, num_normals))(
-        _trial_keys(key, seeds)
+    draws = jax.vmap(lambda k: draw_chunk(k, chunk, num_contexts, num_normals))(
+        trial_keys(key, seeds)
     )
     offsets = start + np.arange(num_records * record)
     shaped = jax.tree.map(
