@@ -1,4 +1,4 @@
-"""What the tests of the synthetic tasks share: one cache, file listings, submissions."""
+"""What the tests of the synthetic tasks share: a cache, file listings, submissions."""
 
 import hashlib
 import io

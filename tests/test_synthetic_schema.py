@@ -1,4 +1,4 @@
-"""The generated files are those of the competitions; the grader accepts and ranks them."""
+"""The generated files are those of the competitions, and the graders accept them."""
 
 import io
 import json
@@ -108,7 +108,9 @@ def test_textnorm_keeps_quotes_and_odd_tokens(prepared):
         assert raw.splitlines()[1].startswith('0,0,"')
         train = read_text(public / f"{lang}_train.csv.zip")
         assert {"NA", "null", '"'} <= set(train["before"])
-        assert (train["before"] == train["after"]).mean() == pytest.approx(0.9, abs=0.03)
+        assert (train["before"] == train["after"]).mean() == pytest.approx(
+            0.9, abs=0.03
+        )
     table = dict(zip(train["before"], train["after"], strict=True))
     assert table["2005 года"] == "две тысячи пятого года"
     assert any(a.endswith("_trans") for a in train["after"])
@@ -190,7 +192,9 @@ def test_whale_clips_are_aiff_with_labels_in_training_names(prepared):
     with zipfile.ZipFile(public / "train2.zip") as archive:
         names = archive.namelist()
         data = archive.read(names[0])
-    assert all(n.startswith("train2/") and n.endswith(("_0.aif", "_1.aif")) for n in names)
+    assert all(
+        n.startswith("train2/") and n.endswith(("_0.aif", "_1.aif")) for n in names
+    )
     assert data[:4] == b"FORM"
     assert data[8:12] == b"AIFF"
     size = struct.unpack(">I", data[4:8])[0]

@@ -50,8 +50,8 @@ RECIPES: dict[str, Recipe] = {
     "textnorm-en": Recipe("textnorm:textnorm_en", (4000, 1000), (20000, 4000)),
     "textnorm-ru": Recipe("textnorm:textnorm_ru", (4000, 1000), (20000, 4000)),
     "tabular-2021": Recipe("tabular:tabular_2021", (20000, 2000), (200000, 20000)),
-    "insults": Recipe("text:insults", (1600, 500), (3947, 2647)),
-    "jigsaw-toxic": Recipe("text:jigsaw_toxic", (3000, 1000), (20000, 8000)),
+    "insults": Recipe("text:insults", (3000, 900), (3947, 2647)),
+    "jigsaw-toxic": Recipe("text:jigsaw_toxic", (8000, 2000), (30000, 10000)),
     "histopathologic": Recipe(
         "medical:histopathologic", (900, 300), (5000, 1500), "images 48x48"
     ),

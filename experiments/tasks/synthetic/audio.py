@@ -131,7 +131,7 @@ def mlsp_birds(
     length = rng.uniform(0.05, 0.16, _SPECIES)
     common = 0.32 * (np.arange(1, _SPECIES + 1) ** -0.55)
     common = rng.permutation(common)
-    prototypes = np.abs(rng.normal(size=(_SPECIES, 100))) ** 3
+    prototypes = np.abs(rng.normal(size=(_SPECIES, 100))) ** 2
     prototypes /= prototypes.sum(1, keepdims=True)
     present = rng.random((n, _SPECIES)) < common
     present[rng.random(n) < 0.25] = False
@@ -151,7 +151,7 @@ def mlsp_birds(
             _sing(rng, clip, low[s], low[s] + bend[s], int(beat[s]), length[s])
         wavs.append(np.clip(clip * 3000, -32000, 32000).astype(np.int16))
         mean = 0.25 * np.full(100, 0.01) + prototypes[present[i]].sum(0)
-        counts = rng.poisson(mean * 14)
+        counts = rng.poisson(mean * 6)
         total = max(counts.sum(), 1)
         histogram.append(",".join(f"{c / total:.6g}" for c in counts))
     fold = np.zeros(n, dtype=int)

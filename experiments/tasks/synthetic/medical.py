@@ -181,9 +181,8 @@ def _retina(rng: np.random.Generator, grade: int) -> np.ndarray:
             ],
             fill=(120, 30, 20),
         )
-    dots, spots, blots = rng.poisson(
-        (3.0 * grade, 2.2 * max(grade - 1, 0), 1.5 * max(grade - 2, 0))
-    )
+    rates = (1.3 * grade, 0.9 * max(grade - 1, 0), 0.6 * max(grade - 2, 0))
+    dots, spots, blots = rng.poisson(rates)
     for number, radius, colour in (
         (dots, 0.6, (95, 12, 15)),
         (spots, 1.3, (255, 235, 120)),
@@ -213,7 +212,7 @@ def siim_isic(
     male = (rng.random(patients.max() + 1) < 0.52)[patients]
     site = rng.choice(len(_SITES), n, p=(0.51, 0.25, 0.15, 0.06, 0.03))
     odds = 0.045 * (age - 50) + 0.35 * male + np.array((0, -0.2, 0.1, 0.9, 0.3))[site]
-    score = odds + 0.9 * rng.normal(size=n)
+    score = odds + 2.0 * rng.normal(size=n)
     target = (score > np.quantile(score, 0.94)).astype(int)
     frame = pd.DataFrame(
         {
@@ -292,12 +291,13 @@ def _tissue(rng: np.random.Generator, positive: bool) -> np.ndarray:
             fill = tuple(int(v * shade) for v in (105, 60, 130))
             draw.ellipse((x - r, y - r, x + r, y + r), fill=fill)
 
-    nuclei(int(rng.poisson(12)), (0, 48), 1.2)
+    tone = rng.uniform(0.9, 1.25)
+    nuclei(int(rng.poisson(12)), (0, 48), tone)
     if rng.random() < 0.5:  # a distractor: crowded nuclei away from the centre
         corner = float(rng.choice((0, 33)))
-        nuclei(int(rng.poisson(9)), (corner, corner + 14), 0.9)
+        nuclei(int(rng.poisson(9)), (corner, corner + 14), 0.85 * tone)
     if positive:
-        nuclei(int(rng.poisson(7)) + 1, (16, 32), 0.9)
+        nuclei(int(rng.poisson(4)) + 1, (16, 32), rng.uniform(0.8, 1.0) * tone)
     else:
-        nuclei(int(rng.poisson(1.2)), (16, 32), 1.1)
+        nuclei(int(rng.poisson(1.3)), (16, 32), tone)
     return np.asarray(canvas) + rng.normal(0, 6, (48, 48, 3))

@@ -57,7 +57,7 @@ def _desert(rng: np.random.Generator, cactus: bool) -> np.ndarray:
             np.abs(along) < rng.uniform(8, 15)
         )
         ridges = np.sign(np.sin(across * np.pi / 1.3))
-        light += body * (rng.uniform(-12, 16) + rng.uniform(14, 34) * ridges)
+        light += body * (rng.uniform(-12, 16) + rng.uniform(7, 26) * ridges)
     green = rng.uniform(-4, 8)
     return sand + light[..., None] * np.array((1, 1.02, 0.9)) + np.array((0, green, 0))
 
@@ -137,7 +137,7 @@ def dog_breed(
     test = stratified_choice(rng, frame["breed"], n_test)
     for i, b, t in zip(frame["id"], breed, test, strict=True):
         place = public / ("test" if t else "train") / f"{i}.jpg"
-        z = latent[b] + 0.13 * rng.normal(size=12)
+        z = latent[b] + 0.3 * rng.normal(size=12)
         write_file(place, image_bytes(_dog(rng, z), "jpeg", 95))
     hidden = frame[test]
     write_csv(frame[~test], public / "labels.csv")

@@ -28,7 +28,7 @@ def leaf_classif(
     n = n_train + n_test
     species = rng.permutation(np.arange(n) % len(LEAF_SPECIES))
     centre = rng.normal(size=(len(LEAF_SPECIES), _LATENT))
-    latent = centre[species] + 0.7 * rng.normal(size=(n, _LATENT))
+    latent = centre[species] + 0.85 * rng.normal(size=(n, _LATENT))
     blocks = {}
     for block in ("margin", "shape", "texture"):
         mix = rng.normal(size=(_LATENT, 64)) / np.sqrt(_LATENT)

@@ -31,7 +31,7 @@ x = np.array([features(f"input/train_images/{i}.png") for i in train["id_code"]]
 z = np.array([features(f"input/test_images/{i}.png") for i in test["id_code"]])
 y = train["diagnosis"].to_numpy()
 model = GradientBoostingRegressor(
-    n_estimators=300, max_depth=3, learning_rate=0.05, subsample=0.7, random_state=0
+    n_estimators=200, max_depth=3, learning_rate=0.05, subsample=0.7, random_state=0
 )
 inner = cross_val_predict(model, x, y, cv=4)
 cuts = np.array([0.5, 1.5, 2.5, 3.5])

@@ -21,6 +21,7 @@ def features(frame):
 
 model = HistGradientBoostingClassifier(
     max_iter=150,
+    early_stopping=False,
     learning_rate=0.15,
     categorical_features=["soil", "area"],
     random_state=0,

@@ -9,8 +9,8 @@ from sklearn.ensemble import ExtraTreesClassifier
 
 rate = 2000
 templates = []
-for low in (80, 95, 110):
-    for high in (175, 195, 215):
+for low in (85, 100):
+    for high in (180, 205):
         for seconds in (0.35, 0.5, 0.6):
             for a, b in ((low, high), (high, low)):
                 f = np.linspace(a, b, int(rate * seconds))
