@@ -1,5 +1,7 @@
 """Agreement with the reference implementation in transformers, in float32."""
 
+import copy
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -103,9 +105,13 @@ def batch(lengths, total=LENGTH, vocab=97):
 
 def reference_logits(reference, tokens, mask):
     with torch.no_grad():
-        return reference(
-            input_ids=torch.tensor(tokens), attention_mask=torch.tensor(mask).long()
-        ).logits.numpy()
+        return (
+            reference(
+                input_ids=torch.tensor(tokens), attention_mask=torch.tensor(mask).long()
+            )
+            .logits.float()
+            .numpy()
+        )
 
 
 def assert_close(got, want, mask):
@@ -195,3 +201,24 @@ def test_export_reads_back_in_transformers(pair, tmp_path):
     np.testing.assert_array_equal(
         reference_logits(again, tokens, mask), reference_logits(reference, tokens, mask)
     )
+
+
+def test_bfloat16_loses_no_more_than_the_reference(pair):
+    reference, model, params, _ = pair
+    tokens, mask = batch([LENGTH, 33])
+    want = reference_logits(reference, tokens, mask)
+    low = copy.deepcopy(reference).to(torch.bfloat16)
+    theirs = reference_logits(low, tokens, mask)
+
+    @jax.jit
+    def run(p, t, m):
+        hidden, _ = model.forward(p, t, m, compute_dtype=jnp.bfloat16)
+        return hidden, model.logits(p, hidden)
+
+    hidden, ours = run(params, jnp.asarray(tokens), jnp.asarray(mask))
+    assert hidden.dtype == jnp.bfloat16
+    assert ours.dtype == jnp.float32
+    lost, allowed = (
+        np.sqrt(np.mean((np.asarray(x) - want)[mask] ** 2)) for x in (ours, theirs)
+    )
+    assert lost < 1.25 * allowed

@@ -150,11 +150,16 @@ def _config(reader: Any, path: Path) -> LlamaConfig:
         num_attention_heads=int(heads),
         num_key_value_heads=int(field(reader, "llama.attention.head_count_kv", heads)),
         head_dim=int(dim),
-        rms_norm_eps=float(required("attention.layer_norm_rms_epsilon")),
-        rope_theta=float(field(reader, "llama.rope.freq_base", 10_000.0)),
+        rms_norm_eps=_decimal(required("attention.layer_norm_rms_epsilon")),
+        rope_theta=_decimal(field(reader, "llama.rope.freq_base", 10_000.0)),
         tie_word_embeddings="output.weight" not in names,
         max_position_embeddings=int(field(reader, "llama.context_length", 2048)),
         pad_token_id=field(reader, "tokenizer.ggml.padding_token_id"),
         bos_token_id=field(reader, "tokenizer.ggml.bos_token_id"),
         eos_token_id=() if eos is None else (int(eos),),
     )
+
+
+def _decimal(stored: float) -> float:
+    """The decimal that a float32 was rounded from: 1e-05, not 9.99999975e-06."""
+    return float(str(np.float32(stored)))

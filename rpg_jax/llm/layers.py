@@ -91,17 +91,20 @@ def attention(
     groups = k.shape[1]
     q = q.reshape(batch, length, groups, heads // groups, dim).transpose(0, 2, 3, 1, 4)
     q = q * jnp.asarray(dim**-0.5, q.dtype)
-    if length > QUERY_BLOCK and length % QUERY_BLOCK == 0:
-        blocks = length // QUERY_BLOCK
-        q_blocks = jnp.moveaxis(q.reshape(*q.shape[:3], blocks, QUERY_BLOCK, dim), 3, 0)
-        allowed_blocks = jnp.moveaxis(
-            allowed.reshape(batch, blocks, QUERY_BLOCK, -1), 1, 0
+    if length > QUERY_BLOCK:
+        extra = -length % QUERY_BLOCK
+        q_blocks = jnp.pad(q, ((0, 0),) * 3 + ((0, extra), (0, 0)))
+        q_blocks = q_blocks.reshape(*q.shape[:3], -1, QUERY_BLOCK, dim)
+        allowed_blocks = jnp.pad(allowed, ((0, 0), (0, extra), (0, 0)))
+        allowed_blocks = allowed_blocks.reshape(
+            batch, -1, QUERY_BLOCK, allowed.shape[-1]
         )
         out = jax.lax.map(
             jax.checkpoint(lambda args: _attend(args[0], k, v, args[1])),
-            (q_blocks, allowed_blocks),
+            (jnp.moveaxis(q_blocks, 3, 0), jnp.moveaxis(allowed_blocks, 1, 0)),
         )
-        out = jnp.moveaxis(out, 0, 3).reshape(q.shape)
+        out = jnp.moveaxis(out, 0, 3)
+        out = out.reshape(*q.shape[:3], -1, dim)[..., :length, :]
     else:
         out = _attend(q, k, v, allowed)
     return out.transpose(0, 3, 1, 2, 4).reshape(batch, length, heads, dim)
