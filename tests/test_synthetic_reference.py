@@ -95,7 +95,7 @@ def test_copy_gains_nothing_and_gains_order_scripts(run, short, capsys):
 
 @pytest.mark.slow
 def test_counts_and_regression_beat_boosted_trees_on_spooky_author(run):
-    """The paper's example: one kind of feature and a linear model, against 1200 trees."""
+    """The paper's example: counts and a linear model, against 1200 trees."""
     cheap, dear = run("spooky-author", "cheap"), run("spooky-author", "dear")
     assert cheap.score < dear.score
     assert dear.gain > 0.0

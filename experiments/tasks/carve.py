@@ -7,6 +7,7 @@ them. A script written against one runs unchanged against the other. Only files 
 rule names are carried over, so that no by-file can leak a label.
 """
 
+import io
 import os
 import shutil
 import zipfile
@@ -17,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from experiments.tasks.splits import RULES, split_rng, validation_mask
+from experiments.tasks.splits import RULES, SplitRule, split_rng, validation_mask
 from experiments.tasks.synthetic.common import one_hot, write_csv, write_zip
 
 
@@ -56,6 +57,8 @@ class TableLayout:
         by_id: tables with any number of lines per id, of which the training part stays.
         keep: files without labels that are carried over unchanged.
         media: files per row.
+        plain_lines: every row is one line (no quoted line breaks), and there may be
+            millions: the training table is split line by line, not read whole.
     """
 
     train: str = "train.csv"
@@ -71,6 +74,7 @@ class TableLayout:
     by_id: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
     media: tuple[Media, ...] = ()
+    plain_lines: bool = False
 
 
 LAYOUTS: dict[str, TableLayout] = {
@@ -91,7 +95,7 @@ LAYOUTS: dict[str, TableLayout] = {
             Media("train", "test", "{}.dcm", optional=True),
         ),
     ),
-    "tabular-2021": TableLayout(id="Id"),
+    "tabular-2021": TableLayout(id="Id", plain_lines=True),
     "insults": TableLayout(
         sample="sample_submission_null.csv",
         id="Comment",
@@ -120,11 +124,17 @@ LAYOUTS: dict[str, TableLayout] = {
     "plant-pathology": TableLayout(
         id="image_id", rename="Test_{}", media=(Media("images", "images", "{}.jpg"),)
     ),
-    "tabular-2022": TableLayout(),
+    "tabular-2022": TableLayout(plain_lines=True),
     "leaf-classif": TableLayout(
         label="species", media=(Media("images", "images", "{}.jpg"),)
     ),
     "spooky-author": TableLayout(label="author"),
+    "nyc-taxi": TableLayout(
+        train="labels.csv",
+        id="key",
+        keep=("GCP-Coupons-Instructions.rtf",),
+        plain_lines=True,
+    ),
     "dog-breed": TableLayout(
         train="labels.csv",
         test=None,
@@ -137,11 +147,34 @@ LAYOUTS: dict[str, TableLayout] = {
 }
 
 
-def read_text_table(path: Path, **kwargs) -> pd.DataFrame:
+def read_text_table(path: Path | io.BytesIO, **kwargs) -> pd.DataFrame:
     """Read a csv (or its zip) as text: no value is interpreted, rounded or dropped."""
     return pd.read_csv(
         path, dtype=str, keep_default_na=False, encoding="utf-8", **kwargs
     )
+
+
+def rule_columns(path: Path, rule: SplitRule) -> pd.DataFrame:
+    """The columns of a csv that a rule looks at; with none, as many empty rows."""
+    columns = [*rule.stratify, *([rule.group] if rule.group else [])]
+    if columns:
+        return read_text_table(path, usecols=columns)
+    with path.open("rb") as handle:
+        return pd.DataFrame(index=range(sum(1 for _ in handle) - 1))
+
+
+def split_lines(source: Path, mask: np.ndarray, kept: Path) -> pd.DataFrame:
+    """Write the lines of a csv whose mask is False to `kept`; return the others."""
+    held = io.BytesIO()
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with source.open("rb") as lines, kept.open("wb") as out:
+        header = next(lines)
+        held.write(header)
+        out.write(header)
+        for line, hold in zip(lines, mask, strict=True):
+            (held if hold else out).write(line)
+    held.seek(0)
+    return read_text_table(held)
 
 
 def link_or_copy(source: Path, target: Path) -> None:
@@ -178,14 +211,21 @@ def sample_like(
 def carve_table(short: str, seed: int, src: Path, public: Path, private: Path) -> None:
     """Carve a task whose rows stand in one csv table (see `TableLayout`)."""
     layout, rng = LAYOUTS[short], split_rng(short, seed)
-    frame = read_text_table(src / layout.train)
-    mask = validation_mask(RULES[short], frame, rng)
-    train, held = frame[~mask], frame[mask].iloc[rng.permutation(int(mask.sum()))]
+    if layout.plain_lines:
+        frame = rule_columns(src / layout.train, RULES[short])
+        mask = validation_mask(RULES[short], frame, rng)
+        train = pd.DataFrame(columns=[layout.id])
+        held = split_lines(src / layout.train, mask, public / layout.train)
+    else:
+        frame = read_text_table(src / layout.train)
+        mask = validation_mask(RULES[short], frame, rng)
+        train, held = frame[~mask], frame[mask]
+        write_csv(train, public / layout.train)
+    held = held.iloc[rng.permutation(len(held))]
     old_ids = held[layout.id].to_numpy()
     if layout.rename is not None:
         new = [layout.rename.format(k + layout.first) for k in range(len(held))]
         held = held.assign(**{layout.id: new})
-    write_csv(train, public / layout.train)
     if layout.test is not None:
         shown = read_text_table(src / layout.test, nrows=0).columns
         write_csv(held[list(shown)], public / layout.test)
@@ -195,7 +235,7 @@ def carve_table(short: str, seed: int, src: Path, public: Path, private: Path) -
     for name in layout.by_id:
         lines = read_text_table(src / name)
         write_csv(lines[lines[layout.id].isin(set(train[layout.id]))], public / name)
-    for name in (*layout.keep, "description.md"):
+    for name in layout.keep:
         if (src / name).exists():
             link_or_copy(src / name, public / name)
     renamed = list(zip(old_ids, held[layout.id], strict=True))
@@ -273,3 +313,23 @@ def carve(short: str, seed: int, src: Path, public: Path, private: Path) -> None
 
     carver: Callable = SPECIAL.get(short, carve_table)
     carver(short, seed, src, public, private)
+    if (src / "description.md").exists():
+        link_or_copy(src / "description.md", public / "description.md")
+
+
+# The TFRecords of siim-isic were cut from the original training records: those of the
+# test rows still hold the target, and MLE-Bench leaves them in the public folder.
+TELLTALE: dict[str, tuple[str, ...]] = {"siim-isic": ("tfrecords",)}
+
+
+def has_telltale(short: str, public: Path) -> bool:
+    """Whether a prepared public folder holds files that tell the test labels."""
+    return any((public / name).exists() for name in TELLTALE.get(short, ()))
+
+
+def without_telltale(short: str, src: Path, public: Path) -> None:
+    """Link or copy a public folder, less the files that tell the test labels."""
+    for path in sorted(p for p in src.rglob("*") if p.is_file()):
+        name = path.relative_to(src)
+        if name.parts[0] not in TELLTALE.get(short, ()):
+            link_or_copy(path, public / name)

@@ -2,7 +2,6 @@
 
 import csv
 import hashlib
-import io
 import json
 import re
 import zipfile
@@ -23,7 +22,6 @@ from experiments.tasks.splits import (
     RULES,
     split_rng,
     validation_mask,
-    validation_size,
 )
 from experiments.tasks.synthetic.common import (
     csv_bytes,
@@ -236,7 +234,8 @@ def carve_birds(short: str, seed: int, src: Path, public: Path, private: Path) -
             kept = [next(handle).rstrip("\n")]
         kept += [f"{i},{rest}" if rest else i for i, rest in _ragged(table) if i in ids]
         _write_lines(public / "supplemental_data" / table.name, kept)
-    folders = [essential / "src_wavs", *sorted((src / "supplemental_data").glob("*/"))]
+    extra = (src / "supplemental_data").glob("*")
+    folders = [essential / "src_wavs", *sorted(p for p in extra if p.is_dir())]
     stems = set(frame["filename"])
     for folder in folders:
         for path in sorted(folder.glob("*.*")):
@@ -264,32 +263,6 @@ def _write_lines(path: Path, lines: list[str]) -> None:
     write_file(path, ("\n".join(lines) + "\n").encode())
 
 
-def carve_taxi(short: str, seed: int, src: Path, public: Path, private: Path) -> None:
-    """Streams the training file: the real one has 55 million lines."""
-    source = src / "labels.csv"
-    with source.open("rb") as handle:
-        total = sum(1 for _ in handle) - 1
-    chosen = split_rng(short, seed).choice(total, validation_size(total), replace=False)
-    held_lines = set(chosen.tolist())
-    held = io.BytesIO()
-    public.mkdir(parents=True, exist_ok=True)
-    with source.open("rb") as handle, (public / "labels.csv").open("wb") as kept:
-        header = next(handle)
-        held.write(header)
-        kept.write(header)
-        for number, line in enumerate(handle):
-            (held if number in held_lines else kept).write(line)
-    held.seek(0)
-    rows = pd.read_csv(held, dtype=str, keep_default_na=False)
-    write_csv(rows, private / "test.csv")
-    write_csv(rows.drop(columns="fare_amount"), public / "test.csv")
-    sample = sample_like(src / "sample_submission.csv", rows, "key")
-    write_csv(sample, public / "sample_submission.csv")
-    for name in ("GCP-Coupons-Instructions.rtf", "description.md"):
-        if (src / name).exists():
-            link_or_copy(src / name, public / name)
-
-
 SPECIAL = {
     "textnorm-en": carve_textnorm,
     "textnorm-ru": carve_textnorm,
@@ -298,5 +271,4 @@ SPECIAL = {
     "dogs-vs-cats": carve_dogs_vs_cats,
     "denoising-docs": carve_denoising,
     "mlsp-birds": carve_birds,
-    "nyc-taxi": carve_taxi,
 }

@@ -5,6 +5,7 @@
         prepared/private   the test answers, read for the report alone
         validation/public  what a script sees while it is rewarded
         validation/private the validation answers
+        test/public        real data whose public folder tells test labels, less those
         manifest.json      every file with its size, written last
 
 `prepared` is there for synthetic data only; real data stay where `mlebench prepare` put
@@ -135,6 +136,7 @@ def prepare_task(
         place = cache / data / f"{task.short}-{mark}-seed{seed}-{data_version()}"
         build = functools.partial(_build_validation, task, seed, prepared / "public")
     ensure_built(place, build)
+    cleaned = place / "test" / "public"
     return TaskData(
         task=task,
         source=data,
@@ -142,7 +144,7 @@ def prepare_task(
         seed=seed,
         public=place / "validation" / "public",
         answers=place / "validation" / "private" / task.answers,
-        test_public=prepared / "public",
+        test_public=cleaned if cleaned.is_dir() else prepared / "public",
         test_answers=prepared / "private" / task.answers,
     )
 
@@ -167,11 +169,13 @@ def _build_synthetic(task: Task, size: Size, seed: int, root: Path) -> None:
 
 
 def _build_validation(task: Task, seed: int, public: Path, root: Path) -> None:
-    from experiments.tasks.carve import carve
+    from experiments.tasks.carve import carve, has_telltale, without_telltale
 
     view = root / "validation"
     view.mkdir(parents=True)
     carve(task.short, seed, public, view / "public", view / "private")
+    if has_telltale(task.short, public):
+        without_telltale(task.short, public, root / "test" / "public")
 
 
 def is_whole(place: Path) -> bool:

@@ -212,7 +212,7 @@ def siim_isic(
     male = (rng.random(patients.max() + 1) < 0.52)[patients]
     site = rng.choice(len(_SITES), n, p=(0.51, 0.25, 0.15, 0.06, 0.03))
     odds = 0.045 * (age - 50) + 0.35 * male + np.array((0, -0.2, 0.1, 0.9, 0.3))[site]
-    score = odds + 2.0 * rng.normal(size=n)
+    score = odds + 1.7 * rng.normal(size=n)
     target = (score > np.quantile(score, 0.94)).astype(int)
     frame = pd.DataFrame(
         {
