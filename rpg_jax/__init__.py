@@ -1,3 +1,123 @@
-"""Reward-rate policy gradient in JAX: learn to earn reward per second."""
+"""Reward-rate policy gradient in JAX: learn to earn reward per second.
+
+The pieces in the order of the algorithm: a rate estimator (``niw``, ``niw_slots``,
+``robbins_monro``, ``neural``, ``empirical``), ``relative_reward`` at its rate, and a
+policy step (``npg``, ``spg``, ``ppo_clip_loss``). The language-model side is in
+``rpg_jax.llm``, wrappers for other trainers are in ``rpg_jax.adapters``.
+"""
+
+from rpg_jax import buffer, conjugate, dinkelbach, losses, rates, ratio, updates
+from rpg_jax.conjugate import (
+    NIW,
+    Moments,
+    empty_moments,
+    fit_slots,
+    forget,
+    merge,
+    moments,
+    niw_prior,
+    posterior,
+    segment_moments,
+)
+from rpg_jax.dinkelbach import (
+    approximate_iteration,
+    duration_spread,
+    greedy_policy,
+    greedy_rate,
+    optimal_rate,
+    tolerance_band,
+)
+from rpg_jax.losses import (
+    PPOInfo,
+    gae,
+    group_advantage,
+    kl_estimate,
+    leave_one_out_advantage,
+    masked_mean,
+    ppo_clip_loss,
+    value_clip_loss,
+    whiten,
+)
+from rpg_jax.rates import (
+    empirical,
+    fixed_point,
+    neural,
+    niw,
+    niw_slots,
+    robbins_monro,
+)
+from rpg_jax.ratio import (
+    predictive,
+    predictive_moments,
+    ratio_quantile,
+    ratio_quantile_sampled,
+    slot_rate,
+)
+from rpg_jax.rewards import (
+    charged_duration,
+    failure_reward,
+    gain,
+    oriented,
+    relative_reward,
+)
+from rpg_jax.types import Batch, RateEstimator, checked_batch
+from rpg_jax.updates import npg, ppo, spg
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "NIW",
+    "Batch",
+    "Moments",
+    "PPOInfo",
+    "RateEstimator",
+    "approximate_iteration",
+    "buffer",
+    "charged_duration",
+    "checked_batch",
+    "conjugate",
+    "dinkelbach",
+    "duration_spread",
+    "empirical",
+    "empty_moments",
+    "failure_reward",
+    "fit_slots",
+    "fixed_point",
+    "forget",
+    "gae",
+    "gain",
+    "greedy_policy",
+    "greedy_rate",
+    "group_advantage",
+    "kl_estimate",
+    "leave_one_out_advantage",
+    "losses",
+    "masked_mean",
+    "merge",
+    "moments",
+    "neural",
+    "niw",
+    "niw_prior",
+    "niw_slots",
+    "npg",
+    "optimal_rate",
+    "oriented",
+    "posterior",
+    "ppo",
+    "ppo_clip_loss",
+    "predictive",
+    "predictive_moments",
+    "rates",
+    "ratio",
+    "ratio_quantile",
+    "ratio_quantile_sampled",
+    "relative_reward",
+    "robbins_monro",
+    "segment_moments",
+    "slot_rate",
+    "spg",
+    "tolerance_band",
+    "updates",
+    "value_clip_loss",
+    "whiten",
+]

@@ -12,11 +12,18 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
-from rpg_jax import conjugate, dinkelbach, ratio
+from rpg_jax import conjugate, dinkelbach
 from rpg_jax.conjugate import NIW, Moments
-from rpg_jax.types import Array, Batch, RateEstimator, usable_rows
+from rpg_jax.neural import NeuralState, neural
+from rpg_jax.slots import SlotState, niw_slots
+from rpg_jax.types import (
+    Array,
+    Batch,
+    RateEstimator,
+    check_unit,
+    usable_rows,
+)
 
 
 class CellState(NamedTuple):
@@ -24,20 +31,6 @@ class CellState(NamedTuple):
 
     cells: NIW  # batch shape [X, A]
     count: Array  # [X, A]; observations a cell has seen
-    rejected: Array  # int32
-
-
-class SlotState(NamedTuple):
-    """State of ``niw_slots``."""
-
-    reward: Array  # [S] reward summed since the slot was emptied
-    duration: Array  # [S] seconds, likewise
-    filled: Array  # [S] bool
-    birth: Array  # [S] int32; decision at which it was emptied
-    cursor: Array  # int32; next slot
-    step: Array  # int32; decisions seen
-    niw: NIW  # carried posterior
-    rate: Array  # last estimate
     rejected: Array  # int32
 
 
@@ -51,19 +44,18 @@ class RobbinsMonroState(NamedTuple):
     rejected: Array  # int32
 
 
-class NeuralState(NamedTuple):
-    """State of ``neural``."""
-
-    params: Any
-    opt_state: Any
-    scale: Array  # [2]; unit of reward and of seconds, fixed by the first data
-    ready: Array  # bool
-    skipped: Array  # int32; gradient steps left out because they were not finite
-    rejected: Array  # int32
-
-
-def _limit(batch: Batch) -> float:
-    return conjugate.magnitude_limit(batch.reward.dtype)
+__all__ = [
+    "CellState",
+    "NeuralState",
+    "RobbinsMonroState",
+    "SlotState",
+    "empirical",
+    "fixed_point",
+    "neural",
+    "niw",
+    "niw_slots",
+    "robbins_monro",
+]
 
 
 def niw(
@@ -97,7 +89,7 @@ def niw(
     """
     if num_contexts < 1 or num_arms < 1:
         raise ValueError(f"need contexts and arms, got {num_contexts} x {num_arms}")
-    _check_unit(forgetting=forgetting, quantile=quantile)
+    check_unit(forgetting=forgetting, quantile=quantile)
     base = conjugate.niw_prior() if prior is None else prior
     shape = (num_contexts, num_arms)
 
@@ -107,7 +99,9 @@ def niw(
 
     def update(state: CellState, batch: Batch) -> CellState:
         keep, rejected = usable_rows(
-            batch, limit=_limit(batch), num_contexts=num_contexts, num_arms=num_arms
+            batch,
+            num_contexts=num_contexts,
+            num_arms=num_arms,
         )
         seconds = jnp.where(keep, batch.duration, 1)
         second = jnp.log(seconds) if log_duration else seconds
@@ -181,132 +175,6 @@ def _posterior(cells: NIW, data: Moments) -> NIW:
     )
 
 
-def _check_unit(*, forgetting: float, quantile: float | None) -> None:
-    if not 0.0 < forgetting <= 1.0:
-        raise ValueError(f"forgetting must be in (0, 1], got {forgetting}")
-    if quantile is not None and not 0.0 < quantile < 1.0:
-        raise ValueError(f"quantile must be in (0, 1), got {quantile}")
-
-
-def niw_slots(
-    num_slots: int = 128,
-    *,
-    prior: NIW | None = None,
-    forgetting: float = 0.3,
-    quantile: float = 0.95,
-    age: int | None = None,
-    fit_every: int | None = None,
-    by_context: bool = False,
-    log_duration: bool = True,
-) -> RateEstimator:
-    """The paper's pooled estimate: one NIW over per-slot sums, an optimistic ratio.
-
-    A masked-in decision is added to the next slot, round robin (or, with
-    ``by_context``, to the slot of its context: one slot per self-improvement chain).
-    The estimate is the quantile of the predictive ratio of means, floored at 0, and 0
-    before two slots are filled. Rows with a false mask are decisions that do not feed
-    it; they only count as elapsed decisions.
-
-    Args:
-      num_slots: S.
-      prior: posterior before the first fit; ``niw_prior()`` if None.
-      forgetting: share of the carried posterior that each fit keeps.
-      quantile: level.
-      age: a slot older than this many decisions is emptied before it is fed; never if
-        None (lifetime sums).
-      fit_every: fit at decisions t with t % fit_every == 0 that feed (the bandit study:
-        8); None fits once at the end of each update.
-      by_context: the slot is batch.context rather than the next in turn.
-      log_duration: model log seconds (the paper) rather than seconds.
-
-    Raises:
-      ValueError: fewer than two slots, or an argument out of range.
-
-    Source: the paper, Algorithm 1 and its NIW estimator.
-    """
-    if num_slots < 2:
-        raise ValueError(f"a fit needs two slots or more, got {num_slots}")
-    if (age is not None and age < 0) or (fit_every is not None and fit_every < 1):
-        raise ValueError(f"need age >= 0, fit_every >= 1, got {age}, {fit_every}")
-    _check_unit(forgetting=forgetting, quantile=quantile)
-    first = conjugate.niw_prior() if prior is None else prior
-
-    def init() -> SlotState:
-        return SlotState(
-            reward=jnp.zeros(num_slots),
-            duration=jnp.zeros(num_slots),
-            filled=jnp.zeros(num_slots, bool),
-            birth=jnp.zeros(num_slots, jnp.int32),
-            cursor=jnp.zeros((), jnp.int32),
-            step=jnp.zeros((), jnp.int32),
-            niw=first,
-            rate=jnp.zeros(()),
-            rejected=jnp.zeros((), jnp.int32),
-        )
-
-    def fit(state: SlotState) -> SlotState:
-        fitted = conjugate.fit_slots(
-            state.niw,
-            state.reward,
-            state.duration,
-            state.filled,
-            forgetting=forgetting,
-            log_duration=log_duration,
-        )
-        estimate = ratio.slot_rate(
-            fitted.niw, fitted.count, level=quantile, log_duration=log_duration
-        )
-        enough = fitted.count >= 2
-        return state._replace(
-            niw=fitted.niw, rate=jnp.where(enough, estimate, state.rate)
-        )
-
-    def update(state: SlotState, batch: Batch) -> SlotState:
-        keep, rejected = usable_rows(
-            batch,
-            limit=_limit(batch),
-            num_contexts=num_slots if by_context else None,
-        )
-
-        def feed(state: SlotState, row) -> tuple[SlotState, None]:
-            context, reward, duration, feeds = row
-            step = state.step + 1
-            slot = context if by_context else state.cursor
-            slot = jnp.where(feeds, slot, 0)
-            old = jnp.zeros((), bool)
-            if age is not None:
-                old = step - state.birth[slot] > age
-            base_r = jnp.where(old, 0, state.reward[slot])
-            base_d = jnp.where(old, 0, state.duration[slot])
-            new = state._replace(
-                reward=state.reward.at[slot].set(base_r + reward),
-                duration=state.duration.at[slot].set(base_d + duration),
-                filled=state.filled.at[slot].set(True),
-                birth=state.birth.at[slot].set(jnp.where(old, step, state.birth[slot])),
-                cursor=(state.cursor + 1) % num_slots,
-            )
-            state = jax.tree.map(lambda n, o: jnp.where(feeds, n, o), new, state)
-            state = state._replace(step=step)
-            if fit_every is not None:
-                due = feeds & (step % fit_every == 0)
-                state = jax.lax.cond(due, fit, lambda s: s, state)
-            return state, None
-
-        rows = (
-            batch.context if by_context else jnp.zeros_like(batch.action),
-            jnp.where(keep, batch.reward, 0),
-            jnp.where(keep, batch.duration, 0),
-            keep,
-        )
-        state, _ = jax.lax.scan(feed, state, rows)
-        if fit_every is None:
-            any_row = jnp.any(keep)
-            state = jax.lax.cond(any_row, fit, lambda s: s, state)
-        return state._replace(rejected=state.rejected + rejected)
-
-    return RateEstimator(init, update, lambda state, rho_k: state.rate)
-
-
 def robbins_monro(
     step_size: float | Callable[[Array], Array],
 ) -> RateEstimator:
@@ -332,7 +200,7 @@ def robbins_monro(
         )
 
     def update(state: RobbinsMonroState, batch: Batch) -> RobbinsMonroState:
-        keep, rejected = usable_rows(batch, limit=_limit(batch))
+        keep, rejected = usable_rows(batch)
         number = jnp.sum(keep, dtype=batch.reward.dtype)
         safe = jnp.maximum(number, 1)
         reward = jnp.sum(jnp.where(keep, batch.reward, 0)) / safe
@@ -368,7 +236,7 @@ def empirical() -> RateEstimator:
         return conjugate.empty_moments()
 
     def update(state: Moments, batch: Batch) -> Moments:
-        keep, rejected = usable_rows(batch, limit=_limit(batch))
+        keep, rejected = usable_rows(batch)
         pairs = jnp.stack(
             [
                 jnp.where(keep, batch.reward, 0),
@@ -383,127 +251,6 @@ def empirical() -> RateEstimator:
         reward, duration = state.mean[..., 0], state.mean[..., 1]
         seen = duration > 0
         return jnp.where(seen, reward / jnp.where(seen, duration, 1), 0)
-
-    return RateEstimator(init, update, rate)
-
-
-def neural(
-    apply_fn: Callable[[Any, Array], Array],
-    params: Any,
-    optimizer: optax.GradientTransformation,
-    *,
-    num_steps: int,
-    contexts: Array,
-    context_probs: Array | None = None,
-) -> RateEstimator:
-    """A network of mean reward and seconds, and a Dinkelbach step on its predictions.
-
-    ``apply_fn(params, context)`` maps contexts [N, ...] to [N, A, 2]: the first output
-    is the mean reward, the second goes through softplus to mean seconds, both in units
-    that the first batch with data fixes (its root mean squares). Each update takes
-    ``num_steps`` optimizer steps on the squared error of the batch's rows: feed it
-    samples of a replay buffer. Squared error, since a rate needs means, not medians.
-
-    Args:
-      apply_fn: e.g. ``flax.linen.Module.apply``.
-      params: initial parameters.
-      optimizer: an optax optimizer; clip gradients there if durations have outliers.
-      num_steps: static number of steps per update.
-      contexts: [N, ...] contexts whose average defines the rate, in the form that
-        ``Batch.context`` has.
-      context_probs: [N]; uniform if None.
-
-    Raises:
-      ValueError: num_steps < 1.
-    """
-    if num_steps < 1:
-        raise ValueError(f"num_steps must be at least 1, got {num_steps}")
-
-    def init() -> NeuralState:
-        return NeuralState(
-            params=params,
-            opt_state=optimizer.init(params),
-            scale=jnp.ones(2),
-            ready=jnp.zeros((), bool),
-            skipped=jnp.zeros((), jnp.int32),
-            rejected=jnp.zeros((), jnp.int32),
-        )
-
-    def predict(weights: Any, context: Array) -> tuple[Array, Array]:
-        out = apply_fn(weights, context)
-        return out[..., 0], jax.nn.softplus(out[..., 1])
-
-    def update(state: NeuralState, batch: Batch) -> NeuralState:
-        keep, rejected = usable_rows(batch, limit=_limit(batch))
-        number = jnp.maximum(jnp.sum(keep, dtype=batch.reward.dtype), 1)
-        target = jnp.stack(
-            [jnp.where(keep, batch.reward, 0), jnp.where(keep, batch.duration, 0)]
-        )
-        peak = jnp.maximum(jnp.max(jnp.abs(target), axis=-1), 1e-30)
-        # Scaled by the peak first: squares of 1e-30 or 1e15 would leave float32.
-        size = peak * jnp.sqrt(
-            jnp.sum(jnp.square(target / peak[:, None]), axis=-1) / number
-        )
-        seen = jnp.any(keep)
-        size = jnp.where(size > 0, size, 1)
-        scale = jnp.where(state.ready | ~seen, state.scale, size)
-        target = target / scale[:, None]
-        action = jnp.where(keep, batch.action, 0)
-
-        def loss(weights: Any) -> Array:
-            reward, duration = predict(weights, batch.context)
-            index = action[:, None]
-            error = jnp.stack(
-                [
-                    jnp.take_along_axis(reward, index, axis=-1)[:, 0],
-                    jnp.take_along_axis(duration, index, axis=-1)[:, 0],
-                ]
-            )
-            error = jnp.where(keep[None, :], error - target, 0)
-            return jnp.sum(error * error) / number
-
-        def step(carry, _):
-            weights, opt_state, skipped = carry
-            grads = jax.grad(loss)(weights)
-            moves, new_opt = optimizer.update(grads, opt_state, weights)
-            new = optax.apply_updates(weights, moves)
-            fine = jnp.isfinite(optax.global_norm(grads))
-            fine &= jnp.isfinite(optax.global_norm(new))
-            accept = fine & seen
-
-            def pick(n, o):
-                return jnp.where(accept, n, o)
-
-            return (
-                jax.tree.map(pick, new, weights),
-                jax.tree.map(pick, new_opt, opt_state),
-                skipped + (seen & ~fine).astype(jnp.int32),
-            ), None
-
-        (weights, opt_state, skipped), _ = jax.lax.scan(
-            step, (state.params, state.opt_state, state.skipped), length=num_steps
-        )
-        return NeuralState(
-            params=weights,
-            opt_state=opt_state,
-            scale=scale,
-            ready=state.ready | seen,
-            skipped=skipped,
-            rejected=state.rejected + rejected,
-        )
-
-    def rate(state: NeuralState, rho_k: Array) -> Array:
-        reward, duration = predict(state.params, contexts)
-        unit = state.scale[0] / state.scale[1]
-        # A softplus may round to 0 seconds; no action is free.
-        duration = jnp.maximum(duration, float(jnp.finfo(duration.dtype).eps))
-        estimate = dinkelbach.greedy_rate(
-            reward,
-            duration,
-            jnp.asarray(rho_k, reward.dtype) / unit,
-            context_probs=context_probs,
-        )
-        return jnp.where(state.ready, estimate * unit, 0)
 
     return RateEstimator(init, update, rate)
 

@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rpg_jax.conjugate import magnitude_limit
+
 Array = jax.Array
 State = Any
 
@@ -38,7 +40,6 @@ class RateEstimator(NamedTuple):
 def usable_rows(
     batch: Batch,
     *,
-    limit: float,
     num_contexts: int | None = None,
     num_arms: int | None = None,
 ) -> tuple[Array, Array]:
@@ -46,7 +47,6 @@ def usable_rows(
 
     Args:
       batch: decisions.
-      limit: largest |reward| and duration that can be squared and summed.
       num_contexts: contexts outside [0, num_contexts) are refused; None: no check.
       num_arms: likewise for actions.
 
@@ -54,6 +54,7 @@ def usable_rows(
       keep [B] bool and rejected, an int32 scalar.
     """
     asked = batch.mask.astype(bool)
+    limit = magnitude_limit(batch.reward.dtype)
     fine = (jnp.abs(batch.reward) <= limit) & (batch.duration > 0)
     fine &= batch.duration <= limit
     # JAX drops out-of-range scatters without a word: they are refused here instead.
@@ -62,6 +63,14 @@ def usable_rows(
     if num_arms is not None:
         fine &= (batch.action >= 0) & (batch.action < num_arms)
     return asked & fine, jnp.sum(asked & ~fine, dtype=jnp.int32)
+
+
+def check_unit(*, forgetting: float, quantile: float | None) -> None:
+    """Refuse a forgetting factor outside (0, 1] or a quantile level outside (0, 1)."""
+    if not 0.0 < forgetting <= 1.0:
+        raise ValueError(f"forgetting must be in (0, 1], got {forgetting}")
+    if quantile is not None and not 0.0 < quantile < 1.0:
+        raise ValueError(f"quantile must be in (0, 1), got {quantile}")
 
 
 def checked_batch(

@@ -1,0 +1,64 @@
+"""For trainers of TRL's kind: ``reward_funcs`` is a list of Python functions.
+
+Such a function gets ``prompts``, ``completions`` and the data set's columns as keyword
+lists and returns a list of floats. Usage:
+
+    from rpg_jax import niw_slots
+    from rpg_jax.adapters import trl
+
+    def execute(prompts, completions, **columns):
+        runs = [run_script(c) for c in completions]
+        return [r.score for r in runs], [r.seconds for r in runs]
+
+    reward = trl.reward_function(execute, niw_slots(num_slots=64))
+    trainer = GRPOTrainer(..., reward_funcs=[reward])
+
+The trainer should not divide by the group's standard deviation (``scale_rewards``
+off): that would undo the price of time. ``reward.relative.state_dict()`` goes into
+checkpoints.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rpg_jax.adapters.relative import RelativeReward
+from rpg_jax.types import RateEstimator
+
+Execute = Callable[..., tuple[Sequence[float], Sequence[float]]]
+
+
+def reward_function(
+    execute: Execute,
+    estimator: RateEstimator | None = None,
+    *,
+    initial_rate: float | None = None,
+    name: str = "relative_reward",
+) -> Callable[..., list[float]]:
+    """A TRL reward function that charges for time.
+
+    Args:
+      execute: (prompts, completions, **columns) -> (rewards, seconds), one each per
+        completion.
+      estimator: rate estimator; sum of rewards over sum of seconds if None.
+      initial_rate: reward per second before there is data; see ``RelativeReward``.
+      name: what the trainer logs it under.
+
+    Returns:
+      The function; its attribute ``relative`` is the ``RelativeReward`` with the state.
+    """
+    relative = RelativeReward(estimator, initial_rate=initial_rate)
+
+    def reward(prompts: Sequence, completions: Sequence, **columns: Any) -> list[float]:
+        rewards, seconds = execute(prompts=prompts, completions=completions, **columns)
+        if len(rewards) != len(completions):
+            raise ValueError(
+                f"execute returned {len(rewards)} rewards for {len(completions)} "
+                "completions"
+            )
+        return np.asarray(relative(rewards, seconds)).tolist()
+
+    reward.__name__ = name
+    reward.relative = relative
+    return reward

@@ -1,0 +1,38 @@
+"""For trainers of Tunix's kind: ``reward_fns`` over lists of prompts and completions.
+
+The calling form is that of TRL (keyword columns of the data set), the result an array.
+Usage:
+
+    from rpg_jax.adapters import tunix
+
+    def execute(prompts, completions, **columns):
+        runs = [run_script(c) for c in completions]
+        return [r.score for r in runs], [r.seconds for r in runs]
+
+    learner = GRPOLearner(..., reward_fns=[tunix.reward_function(execute)])
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rpg_jax.adapters import trl
+from rpg_jax.types import RateEstimator
+
+
+def reward_function(
+    execute: trl.Execute,
+    estimator: RateEstimator | None = None,
+    *,
+    initial_rate: float | None = None,
+) -> Callable[..., np.ndarray]:
+    """A Tunix reward function that charges for time; see ``trl.reward_function``."""
+    inner = trl.reward_function(execute, estimator, initial_rate=initial_rate)
+
+    def reward(prompts: Sequence, completions: Sequence, **columns: Any) -> np.ndarray:
+        return np.asarray(inner(prompts, completions, **columns), np.float32)
+
+    reward.__name__ = inner.__name__
+    reward.relative = inner.relative
+    return reward

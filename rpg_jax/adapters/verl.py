@@ -1,0 +1,77 @@
+"""For trainers of verl's kind: a batched ``compute_score`` named in the configuration.
+
+verl's batch reward manager calls one function with lists ``data_sources``,
+``solution_strs``, ``ground_truths`` and ``extra_infos`` and takes a list of dicts with
+a ``score``; the other entries are logged. Usage, in the file that
+``custom_reward_function.path`` points at:
+
+    from rpg_jax.adapters import verl
+
+    def execute(data_sources, solution_strs, ground_truths, extra_infos, **kwargs):
+        runs = [run_script(s) for s in solution_strs]
+        return [r.score for r in runs], [r.seconds for r in runs]
+
+    compute_score = verl.score_function(execute)
+
+The rate lives in the process that computes rewards: use one reward worker.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rpg_jax.adapters.relative import RelativeReward
+from rpg_jax.types import RateEstimator
+
+Execute = Callable[..., tuple[Sequence[float], Sequence[float]]]
+
+
+def score_function(
+    execute: Execute,
+    estimator: RateEstimator | None = None,
+    *,
+    initial_rate: float | None = None,
+) -> Callable[..., list[dict[str, float]]]:
+    """A batched verl score function that charges for time.
+
+    Args:
+      execute: verl's keyword lists -> (rewards, seconds), one each per solution.
+      estimator: rate estimator; sum of rewards over sum of seconds if None.
+      initial_rate: reward per second before there is data; see ``RelativeReward``.
+
+    Returns:
+      The function; its attribute ``relative`` is the ``RelativeReward`` with the state.
+    """
+    relative = RelativeReward(estimator, initial_rate=initial_rate)
+
+    def compute_score(
+        data_sources: Sequence,
+        solution_strs: Sequence[str],
+        ground_truths: Sequence,
+        extra_infos: Sequence,
+        **kwargs: Any,
+    ) -> list[dict[str, float]]:
+        rewards, seconds = execute(
+            data_sources=data_sources,
+            solution_strs=solution_strs,
+            ground_truths=ground_truths,
+            extra_infos=extra_infos,
+            **kwargs,
+        )
+        if len(rewards) != len(solution_strs):
+            raise ValueError(
+                f"execute returned {len(rewards)} rewards for {len(solution_strs)} "
+                "solutions"
+            )
+        scores = relative(rewards, seconds)
+        return [
+            {
+                "score": float(score),
+                "reward": float(reward),
+                "seconds": float(second),
+                "rate": relative.rate,
+            }
+            for score, reward, second in zip(scores, rewards, seconds, strict=True)
+        ]
+
+    compute_score.relative = relative
+    return compute_score
