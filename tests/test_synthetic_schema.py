@@ -79,6 +79,12 @@ def test_ids_of_sample_test_and_answers_agree(prepared, short):
             assert list(read_text(public / name)[column]) == ids
 
 
+def test_the_small_tasks_stay_small(prepared):
+    roots = [prepared(short).public.parents[1] for short in SHORTS]
+    sizes = [p.stat().st_size for root in roots for p in root.rglob("*") if p.is_file()]
+    assert sum(sizes) < 300e6
+
+
 def test_equal_seeds_give_equal_bytes_and_other_seeds_do_not(tmp_path):
     for short in ("spooky-author", "aerial-cactus", "whale", "nomad2018"):
         for name, seed in (("a", 3), ("b", 3), ("c", 4)):

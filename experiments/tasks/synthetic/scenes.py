@@ -57,7 +57,7 @@ def _desert(rng: np.random.Generator, cactus: bool) -> np.ndarray:
             np.abs(along) < rng.uniform(8, 15)
         )
         ridges = np.sign(np.sin(across * np.pi / 1.3))
-        light += body * (rng.uniform(-12, 16) + rng.uniform(7, 26) * ridges)
+        light += body * (rng.uniform(-12, 16) + rng.uniform(9, 28) * ridges)
     green = rng.uniform(-4, 8)
     return sand + light[..., None] * np.array((1, 1.02, 0.9)) + np.array((0, green, 0))
 
