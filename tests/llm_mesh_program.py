@@ -18,7 +18,6 @@ from rpg_jax.llm.checkpoint import Checkpoints, ppo_items
 from rpg_jax.llm.hyper import PPOHyper
 from rpg_jax.llm.models import model_for
 
-sharding.MIN_SHARDED_SIZE = 1  # so that a tiny model is really split
 CONFIG = tiny.llama(layers=1)
 HYPER = PPOHyper(
     learning_rate=1e-3,
@@ -103,6 +102,7 @@ def process(out, port, index):
 
 
 if __name__ == "__main__":
+    sharding.MIN_SHARDED_SIZE = 1  # so that a tiny model is really split
     if sys.argv[1] == "devices":
         devices(sys.argv[2])
     else:

@@ -15,7 +15,7 @@ _EXPORTS = {
     "weights": ("load_pretrained", "export_pretrained", "CheckpointError"),
     "tokenizer": ("load_tokenizer",),
     "hyper": ("PPOHyper",),
-    "batch": ("PPOBatch", "make_batch"),
+    "batch": ("PPOBatch", "batch_from_completions", "make_batch"),
     "ppo": ("PPO", "PPOState", "make_ppo"),
     "sharding": ("make_mesh",),
     "sampling": ("sample", "Completions", "Grammar", "choice_grammar", "left_pad"),

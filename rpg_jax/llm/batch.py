@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rpg_jax.llm.head import MaskTable
+from rpg_jax.llm.sampling import bucket
 
 
 class PPOBatch(NamedTuple):
@@ -126,6 +127,66 @@ def make_batch(
         weight=np.where(alive, weight, 0).astype(np.float32),
         mask_table=table,
         mask_index=index,
+    )
+
+
+def batch_from_completions(
+    prompt: Any,
+    prompt_mask: Any,
+    completions: Any,
+    reward: Any,
+    *,
+    trim: bool = False,
+    **options: Any,
+) -> PPOBatch:
+    """A batch from what `sampling.sample` returned, its logit masks included.
+
+    Widths are rounded up to the sampler's buckets, so that a run whose prompts grow
+    compiles a few updates and not one per step.
+
+    Args:
+        prompt: `[P, T]` ids as handed to the sampler.
+        prompt_mask: `[P, T]` bool.
+        completions: `sampling.Completions` of `B = P * num_samples` rows.
+        reward: `[B]`.
+        trim: cut the completions to the bucket of the longest. Cheaper where most are
+            short; set `PPOHyper.loss_length` then, so that its constant stays one.
+        **options: `group`, `weight` of `make_batch`. Without a group the samples of a
+            prompt are one, or all rows if there is one sample per prompt.
+    """
+    rows, prompts = len(completions.tokens), len(prompt)
+    samples = rows // max(1, prompts)
+    if samples > 1:
+        options.setdefault("group", np.arange(rows) // samples)
+    prompt = np.repeat(np.asarray(prompt), samples, axis=0)
+    prompt_mask = np.repeat(np.asarray(prompt_mask), samples, axis=0)
+    left = ((0, 0), (bucket(prompt.shape[1]) - prompt.shape[1], 0))
+    tokens, mask, log_probs = (
+        np.asarray(x)
+        for x in (completions.tokens, completions.mask, completions.log_probs)
+    )
+    index = None
+    if completions.logit_mask is not None:
+        index = np.asarray(completions.logit_mask.index)
+    full = bucket(tokens.shape[1])
+    width = bucket(max(1, int(mask.sum(axis=1).max()))) if trim else full
+
+    def fit(x: np.ndarray) -> np.ndarray:
+        return np.pad(x, ((0, 0), (0, full - x.shape[1])))[:, :width]
+
+    return make_batch(
+        np.pad(prompt, left),
+        np.pad(prompt_mask, left),
+        fit(tokens),
+        fit(mask),
+        fit(log_probs),
+        reward,
+        logit_mask=(
+            None
+            if index is None
+            else MaskTable(completions.logit_mask.table, fit(index))
+        ),
+        **options,
     )
 
 

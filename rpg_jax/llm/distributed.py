@@ -8,6 +8,7 @@ collective, and a hanging script costs its own row and nothing else.
 
 import io
 import itertools
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -94,10 +95,12 @@ def initialize(
         timeout_s: how long to wait for the others, seconds.
 
     Raises:
-        RuntimeError: the others did not come, or JAX is already in use.
+        RuntimeError: the coordinator cannot be reached, or JAX is already in use.
     """
     if num_processes == 1 or jax.distributed.is_initialized():
         return
+    if coordinator is not None and process_id:
+        _wait_for(coordinator, timeout_s)
     try:
         jax.distributed.initialize(
             coordinator_address=coordinator,
@@ -111,6 +114,26 @@ def initialize(
             f"{error}. Start all processes within {timeout_s:.0f} s of each other, "
             "with the same coordinator address and before JAX is used."
         ) from error
+
+
+def _wait_for(address: str, timeout_s: float) -> None:
+    """Until something listens there; JAX itself would abort without a traceback."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise RuntimeError(f"Coordinator {address!r} must read host:port.")
+    begun = time.monotonic()
+    while True:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), 1.0).close()
+            return
+        except OSError as error:
+            if time.monotonic() - begun > timeout_s:
+                raise RuntimeError(
+                    f"No process 0 listens at {address} after {timeout_s:.0f} s "
+                    f"({error}). Start all processes within that time of each other, "
+                    "and check the address and the firewall."
+                ) from error
+            time.sleep(0.2)
 
 
 def share_rewards(
