@@ -98,6 +98,16 @@ def test_groups_stay_whole(groups, seed):
     assert held == {max(groups)}
 
 
+def test_repeated_ids_stay_in_training():
+    ids = [*"aabbcc", *(f"id{k}" for k in range(40))]
+    frame = pd.DataFrame({"g": ids, "y": [k % 2 for k in range(len(ids))]})
+    rule = SplitRule(group="g", stratify=("y",), single=True)
+    for seed in range(20):
+        mask = validation_mask(rule, frame, np.random.default_rng(seed))
+        assert mask.sum() == 10
+        assert not set(frame["g"][mask]) & set("abc")
+
+
 def test_every_task_has_a_rule_and_one_carver():
     assert set(RULES) == set(SHORTS) == set(LAYOUTS) | set(SPECIAL)
     assert not set(LAYOUTS) & set(SPECIAL)

@@ -31,11 +31,14 @@ class SplitRule:
         stratify: columns whose joint values keep their shares.
         group: column whose equal values stay on one side.
         last: draw the last group in sorted order (time) in place of a random one.
+        single: groups of several rows stay in training (the group is the row's id, and
+            a submission cannot name one of two equal ids).
     """
 
     stratify: tuple[str, ...] = ()
     group: str | None = None
     last: bool = False
+    single: bool = False
 
     @property
     def kind(self) -> Literal["random", "stratified", "grouped", "last"]:
@@ -57,7 +60,7 @@ RULES: dict[str, SplitRule] = {
     "textnorm-en": SplitRule(group="sentence_id"),
     "textnorm-ru": SplitRule(group="sentence_id"),
     "tabular-2021": SplitRule(stratify=("Cover_Type",)),
-    "insults": SplitRule(group="Comment", stratify=("Insult",)),
+    "insults": SplitRule(group="Comment", stratify=("Insult",), single=True),
     "jigsaw-toxic": SplitRule(
         stratify=("toxic", "severe_toxic", "threat", "identity_hate")
     ),
@@ -157,6 +160,9 @@ def validation_mask(
     # is a positive patient.
     columns = {c: (c, "max") for c in rule.stratify} or {"n": (rule.group, "size")}
     groups = frame.groupby(rule.group, sort=True).agg(**columns)
+    if rule.single:
+        rows = frame.groupby(rule.group, sort=True).size()
+        groups = groups[rows.to_numpy() == 1]
     size = validation_size(len(groups))
     if rule.stratify:
         chosen = stratified_choice(rng, _joint(groups, rule.stratify), size)
