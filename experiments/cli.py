@@ -12,9 +12,7 @@ from absl import app, flags, logging
 #: Flags that several commands share; ``flags.declare_key_flag`` lists one in the
 #: --help of a command.
 SEED = flags.DEFINE_integer("seed", 0, "Seed of the run.", lower_bound=0)
-OUT = flags.DEFINE_string(
-    "out", None, "The run's folder; a new one in runs/."
-)
+OUT = flags.DEFINE_string("out", None, "The run's folder; a new one in runs/.")
 RESUME = flags.DEFINE_boolean("resume", False, "Go on with the run in --out.")
 DRY_RUN = flags.DEFINE_boolean("dry_run", False, "Print the configuration and stop.")
 
@@ -29,6 +27,18 @@ def _fail(message: str) -> int:
     return 2
 
 
+def _underscored(argv: Sequence[str]) -> list[str]:
+    """Lets --show-prompt stand for --show_prompt: absl knows one spelling only."""
+    words = list(argv)
+    for position, word in enumerate(words[1:], start=1):
+        if word == "--":
+            break
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            words[position] = f"--{name.replace('-', '_')}{equals}{value}"
+    return words
+
+
 def run(main: Callable[[], int | None]) -> None:
     """Parses flags and runs ``main``; never returns.
 
@@ -38,7 +48,7 @@ def run(main: Callable[[], int | None]) -> None:
 
     def parse(argv: Sequence[str]) -> list[str]:
         try:
-            rest = flags.FLAGS(argv)
+            rest = flags.FLAGS(_underscored(argv))
         except flags.Error as error:
             sys.exit(_fail(str(error)))
         if len(rest) > 1:

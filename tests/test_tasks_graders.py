@@ -44,8 +44,7 @@ def score_bytes(task: str, submission: bytes, answers: bytes) -> float:
 def verdict(task: str, submission: bytes, answers: bytes) -> float | None:
     try:
         return score_bytes(task, submission, answers)
-    except InvalidSubmission as error:
-        assert str(error)
+    except InvalidSubmission:
         return None
 
 
@@ -241,18 +240,11 @@ def test_encodings_and_line_ends(good):
     ]
     for data in same:
         assert verdict(task, data, answers) == pytest.approx(score, abs=1e-9)
-    for encoding in ("utf-16", "utf-32"):
-        assert verdict_of_file(task, plain.decode().encode(encoding), answers) is None
-    accents = frame.assign(note="é").to_csv(index=False).encode("latin-1", "replace")
-    assert verdict_of_file(task, accents, answers) is None
-
-
-def verdict_of_file(task: str, submission: bytes, answers: bytes) -> float | None:
-    try:
-        return score_bytes(task, submission, answers)
-    except InvalidSubmission as error:
-        assert "UTF-8" in str(error) or "table" in str(error)
-        return None
+    latin = frame.assign(note="é").to_csv(index=False).encode("latin-1", "replace")
+    wide = [plain.decode().encode(encoding) for encoding in ("utf-16", "utf-32")]
+    for data in (latin, *wide):
+        with pytest.raises(InvalidSubmission, match="not UTF-8"):
+            score_bytes(task, data, answers)
 
 
 def test_separators_and_headers(good):

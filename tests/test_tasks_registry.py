@@ -5,34 +5,17 @@ import pytest
 from experiments.tasks import TaskError, get_task, graders, load_tasks, metrics
 from experiments.tasks.registry import _build
 
-SHORTS = [
-    "ranzcr-clip",
-    "aptos2019",
-    "mlsp-birds",
-    "siim-isic",
-    "textnorm-en",
-    "textnorm-ru",
-    "tabular-2021",
-    "insults",
-    "jigsaw-toxic",
-    "histopathologic",
-    "aerial-cactus",
-    "plant-pathology",
-    "pizza",
-    "tabular-2022",
-    "whale",
-    "leaf-classif",
-    "spooky-author",
-    "nyc-taxi",
-    "dog-breed",
-    "dogs-vs-cats",
-    "nomad2018",
-    "denoising-docs",
-]
+# In the order of the paper's table.
+SHORTS = """
+ranzcr-clip aptos2019 mlsp-birds siim-isic textnorm-en textnorm-ru tabular-2021
+insults jigsaw-toxic histopathologic aerial-cactus plant-pathology pizza
+tabular-2022 whale leaf-classif spooky-author nyc-taxi dog-breed dogs-vs-cats
+nomad2018 denoising-docs
+"""
 
 
 def test_the_22_tasks_in_the_papers_order():
-    assert list(load_tasks()) == SHORTS
+    assert list(load_tasks()) == SHORTS.split()
 
 
 @pytest.mark.parametrize("task", load_tasks().values(), ids=lambda t: t.short)

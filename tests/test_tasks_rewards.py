@@ -1,4 +1,4 @@
-"""Gain, the paper's reward, charges and medals; orientation checked for all 22 tasks."""
+"""Gain, the paper's reward, charges, medals; orientation checked on all 22 tasks."""
 
 import numpy as np
 import pytest

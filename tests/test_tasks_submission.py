@@ -1,4 +1,4 @@
-"""Submissions as hostile files: nothing is followed, waited for, or read without end."""
+"""Submissions as hostile files: nothing is followed, awaited, or read without end."""
 
 import os
 import socket

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -20,6 +21,7 @@ from experiments.tasks.submission import (
     Table,
     distinct_ids,
     parse_csv,
+    parse_submission,
     read_answers,
     read_submission,
     size_limit,
@@ -127,8 +129,20 @@ class Grader:
 
     def grade(self, submission_path: str | os.PathLike) -> Grade:
         """The verdict on a file; a bad file is a verdict, not an exception."""
+        return self._verdict(lambda: read_submission(submission_path, self.limit_bytes))
+
+    def grade_bytes(self, data: bytes, name: str = "submission.csv") -> Grade:
+        """The verdict on a submission that was already collected.
+
+        Args:
+            data: the file's bytes.
+            name: how reasons call it.
+        """
+        return self._verdict(lambda: parse_submission(data, name, self.limit_bytes))
+
+    def _verdict(self, read: Callable[[], Table]) -> Grade:
         try:
-            score = self.score(read_submission(submission_path, self.limit_bytes))
+            score = self.score(read())
         except InvalidSubmission as error:
             known = self.baseline is not None
             return Grade(
@@ -176,9 +190,10 @@ def grade(
     """
     task = get_task(task)
     if answers_path is None:
+        from experiments.tasks.mlebench import choose_source
         from experiments.tasks.prepare import prepare_task
 
-        data = prepare_task(task)
+        data = prepare_task(task, data=choose_source(task))
         answers_path = data.answers
         if sample_path is None:
             sample_path = data.public / task.sample_file

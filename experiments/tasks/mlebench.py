@@ -155,3 +155,25 @@ def find_prepared(task: Task | str, data_dir: Path | str | None = None) -> Prepa
         f"({problem}); run `{prepare_command(found.task, found.root.parent)}`, point "
         "--data-dir elsewhere, or use --data=synthetic"
     )
+
+
+def choose_source(
+    task: Task | str, data: str | None = None, data_dir: Path | str | None = None
+) -> str:
+    """``mlebench`` or ``synthetic``: as asked for, else real data if there are any.
+
+    Args:
+        task: task or its name.
+        data: ``mlebench``, ``synthetic`` or None.
+        data_dir: MLE-Bench's data folder; None for its default.
+
+    Raises:
+        TaskError: nothing was asked for and the real data are half-prepared: using
+            synthetic data then would hide a mistake.
+    """
+    if data is not None:
+        return data
+    if inspect_prepared(task, data_dir).state == MISSING:
+        return "synthetic"
+    find_prepared(task, data_dir)
+    return "mlebench"

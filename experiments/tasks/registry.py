@@ -66,7 +66,7 @@ class PaperRow:
     improv_pct: float
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Task:
     """One competition.
 
@@ -122,6 +122,9 @@ class Task:
     real_rows: Mapping[str, int]
     split: Mapping[str, Any]
     synthetic: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        return f"<Task {self.short}>"
 
     @property
     def metric(self) -> str:
@@ -186,6 +189,13 @@ def load_tasks() -> Mapping[str, Task]:
     return MappingProxyType(tasks)
 
 
+def _names(task: Task) -> list[str]:
+    """What a task may be called by mistake: its names and their parts."""
+    whole = [task.short, task.competition_id]
+    parts = [part for name in whole for part in name.split("-") if len(part) > 3]
+    return list(dict.fromkeys(whole + parts))
+
+
 def get_task(name: str | Task) -> Task:
     """The task with this short name or competition id.
 
@@ -204,13 +214,12 @@ def get_task(name: str | Task) -> Task:
     found = tasks.get(key) or by_id.get(key)
     if found is not None:
         return found
-    close = difflib.get_close_matches(key, [*tasks, *by_id], n=3, cutoff=0.6)
-    shorts = dict.fromkeys(by_id[hit].short if hit in by_id else hit for hit in close)
-    # A fragment of a name ("taxi", "leaf") is no close match by edit distance.
-    if len(key) >= 3:
-        shorts |= dict.fromkeys(
-            t.short for t in tasks.values() if key in f"{t.short} {t.competition_id}"
-        )
+    names: dict[str, list[str]] = {}
+    for task in tasks.values():
+        for part in _names(task):
+            names.setdefault(part, []).append(task.short)
+    close = difflib.get_close_matches(key, names, n=3, cutoff=0.75)
+    shorts = list(dict.fromkeys(short for hit in close for short in names[hit]))[:4]
     hint = (
         f"did you mean {' or '.join(shorts)}?"
         if shorts

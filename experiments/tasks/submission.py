@@ -56,6 +56,10 @@ def size_limit(answers_bytes: int) -> int:
     return min(max(MIN_LIMIT_BYTES, SIZE_FACTOR * answers_bytes), MAX_LIMIT_BYTES)
 
 
+def _too_large(name: str, limit_bytes: int) -> str:
+    return f"{name} is larger than {limit_bytes / 2**20:.0f} MiB"
+
+
 def read_regular_file(path: str | os.PathLike, limit_bytes: int) -> bytes:
     """The bytes of a regular file, without following links or waiting on a pipe.
 
@@ -84,12 +88,11 @@ def read_regular_file(path: str | os.PathLike, limit_bytes: int) -> bytes:
         os.close(descriptor)
         raise InvalidSubmission(f"{name} is not a regular file")
     with open(descriptor, "rb") as file:
-        too_large = f"{name} is larger than {limit_bytes / 2**20:.0f} MiB"
         if info.st_size > limit_bytes:
-            raise InvalidSubmission(too_large)
+            raise InvalidSubmission(_too_large(name, limit_bytes))
         data = file.read(limit_bytes + 1)  # the file may grow while it is read
     if len(data) > limit_bytes:
-        raise InvalidSubmission(too_large)
+        raise InvalidSubmission(_too_large(name, limit_bytes))
     return data
 
 
@@ -142,10 +145,21 @@ class Table:
     data: bytes
 
 
+def parse_submission(data: bytes, name: str, limit_bytes: int) -> Table:
+    """A submission's bytes as a table; see ``parse_csv``.
+
+    Raises:
+        InvalidSubmission: larger than ``limit_bytes``, or not a table.
+    """
+    if len(data) > limit_bytes:
+        raise InvalidSubmission(_too_large(name, limit_bytes))
+    return Table(parse_csv(data, name), data)
+
+
 def read_submission(path: str | os.PathLike, limit_bytes: int) -> Table:
     """The submission as a table; see ``read_regular_file`` and ``parse_csv``."""
     data = read_regular_file(path, limit_bytes)
-    return Table(parse_csv(data, Path(path).name), data)
+    return parse_submission(data, Path(path).name, limit_bytes)
 
 
 def read_answers(path: str | os.PathLike) -> Table:

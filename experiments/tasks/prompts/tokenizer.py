@@ -1,0 +1,30 @@
+"""A tokenizer with a chat template, from a folder or a hub id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.tasks.registry import TaskError
+
+
+def load_tokenizer(name: str) -> Any:
+    """transformers' tokenizer for a model folder or hub id.
+
+    Raises:
+        TaskError: transformers is missing, there is no such tokenizer, or it has no
+            chat template.
+    """
+    try:
+        from transformers import AutoTokenizer
+    except ImportError:
+        raise TaskError(
+            "chat templates need transformers: pip install 'rpg-jax[llm]'"
+        ) from None
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError, KeyError) as error:
+        first = str(error).strip().split("\n")[0]
+        raise TaskError(f"no tokenizer in {name!r}: {first}") from error
+    if not tokenizer.chat_template:
+        raise TaskError(f"the tokenizer in {name!r} has no chat template")
+    return tokenizer
