@@ -275,19 +275,20 @@ def _kill_descendants() -> None:
 
 
 def _police(config: dict, ctrl) -> int:
-    """Hold the process and memory limits by sampling; returns the process count."""
+    """Hold the process and memory limits by sampling; returns the thread count."""
     pids = _descendants()
-    pages = 0
+    pages = threads = 0
     for pid in pids:
         try:
             with open(f"/proc/{pid}/statm") as stream:
                 fields = stream.read().split()
             pages += int(fields[1]) - int(fields[2])
+            threads += len(os.listdir(f"/proc/{pid}/task"))
         except (OSError, IndexError):
             pass
     memory = pages * os.sysconf("SC_PAGE_SIZE")
     over = None
-    if len(pids) > config["pids"]:
+    if threads > config["pids"]:
         over = "pids_limit"
     elif memory > config["memory_bytes"]:
         over = "oom"
@@ -300,7 +301,7 @@ def _police(config: dict, ctrl) -> int:
             except OSError:
                 pass
     config["peak_memory"] = max(config.get("peak_memory", 0), memory)
-    return len(pids)
+    return threads
 
 
 if __name__ == "__main__":

@@ -101,6 +101,7 @@ class Launched:
     def _end_by_gate(self, patience_s: float) -> None:
         with contextlib.suppress(OSError):
             self.ctrl.shutdown(socket.SHUT_WR)
+            self.process.send_signal(signal.SIGCONT)  # a script may have stopped it
         try:
             self.process.wait(patience_s)
         except subprocess.TimeoutExpired:

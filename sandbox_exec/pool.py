@@ -77,7 +77,8 @@ class LocalPool:
         self._engine = engine or Engine.prepare(require, level=level, python=python)
         self._rerun_contended = rerun_contended
         self._infra_retries = infra_retries
-        self._lock = threading.Lock()
+        # Re-entrant: cancelling a future runs its callbacks, which take the lock too.
+        self._lock = threading.RLock()
         self._tasks: dict[str, _Task] = {}
         self._closed = False
         self._queue: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()

@@ -182,9 +182,9 @@ class Supervisor:
         """Bytes in the sandbox's tmpfs mounts; -1 when it holds too many files."""
         box, outcome = self._box, self.outcome
         if box.folder is not None:
-            used = _folder_bytes(box.folder)
+            used, files = _folder_use(box.folder)
             outcome.disk_bytes = max(outcome.disk_bytes, used)
-            if used > self._limits.disk_mb << 20:
+            if used > self._limits.disk_mb << 20 or files > self._limits.files:
                 outcome.disk_full = True
                 return -1
             return 0
@@ -218,9 +218,19 @@ class Supervisor:
             os.close(fd)
         if newest <= self._limits.pids:
             return ""
-        count = sum(name.isdigit() for name in os.listdir(self._box.proc_fd)) - 1
+        count = self._count_threads()
         self.outcome.pids_peak = max(self.outcome.pids_peak, count)
         return "pids_limit" if count > self._limits.pids else ""
+
+    def _count_threads(self) -> int:
+        """Processes and threads of the sandbox, its process 1 left out."""
+        count = 0
+        with contextlib.suppress(OSError):
+            for pid in filter(str.isdigit, os.listdir(self._box.proc_fd)):
+                fields = _read_at(self._box.proc_fd, f"{pid}/stat").rpartition(b")")
+                words = fields[2].split()
+                count += int(words[17]) if len(words) > 17 else 0
+        return max(0, count - 1)
 
     def _sample_processes(self, tmpfs_bytes: int) -> str:
         page = os.sysconf("SC_PAGE_SIZE")
@@ -241,7 +251,7 @@ class Supervisor:
             )
         outcome = self.outcome
         outcome.memory_peak = max(outcome.memory_peak, memory)
-        count = max(0, len(pids) - 1)
+        count = self._count_threads()
         outcome.pids_peak = max(outcome.pids_peak, count)
         if memory > limit:
             return "oom"
@@ -270,11 +280,11 @@ def _pss_anon(proc_fd: int, pid: str) -> int:
     return 0
 
 
-def _folder_bytes(folder: Path) -> int:
-    """Disk blocks below a folder; bounded effort, links not followed."""
+def _folder_use(folder: Path) -> tuple[int, int]:
+    """Disk bytes and entries below a folder; bounded effort, links not followed."""
     total = seen = 0
     queue = [os.fspath(folder)]
-    while queue and seen < 20_000:
+    while queue and seen < 300_000:
         with contextlib.suppress(OSError), os.scandir(queue.pop()) as entries:
             for entry in entries:
                 seen += 1
@@ -282,7 +292,7 @@ def _folder_bytes(folder: Path) -> int:
                     total += entry.stat(follow_symlinks=False).st_blocks * 512
                     if entry.is_dir(follow_symlinks=False):
                         queue.append(entry.path)
-    return total
+    return total, seen
 
 
 def _exit_status(pidfd: int) -> int | None:

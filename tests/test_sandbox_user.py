@@ -1,0 +1,71 @@
+"""The same guarantees for a harness that is an ordinary user."""
+
+import json
+
+import pytest
+from sandbox_help import copy_for_user, delegated_cgroup, ordinary_user, run_as
+
+USER = ordinary_user()
+pytestmark = pytest.mark.skipif(
+    USER is None, reason="needs root, setpriv and the user nobody to test another user"
+)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return copy_for_user(tmp_path_factory.mktemp("user") / "copy", USER)
+
+
+def test_ordinary_user_without_groups_gets_namespaces_and_a_reason(place):
+    done = run_as(USER, place, "-m", "sandbox_exec", "doctor", "--json")
+    report = json.loads(done.stdout)
+    assert report["level"] == "NAMESPACES", report["missing"]
+    assert "not writable" in report["missing"]["FULL"]
+    refused = run_as(
+        USER,
+        place,
+        *("-m", "sandbox_exec", "run", "--require=full"),
+        str(place / "code/tests/attacks/exit_124.py"),
+    )
+    assert refused.returncode == 2
+    assert "FULL is not available" in refused.stderr
+    assert "Delegate=yes" in refused.stderr
+
+
+def test_ordinary_user_with_a_delegated_group_gets_full(place):
+    with delegated_cgroup(USER) as group:
+        done = run_as(USER, place, "-m", "sandbox_exec", "doctor", cgroup=group)
+        assert done.stdout.startswith("level: FULL"), done.stdout + done.stderr
+
+
+_FAST = "fork_bomb,memory_hog_children,read_private_symlink,kill_parent,chmod_000"
+_FAST += ",submission_symlink_private,network_connect,proc_environ,cgroup_escape"
+
+
+@pytest.mark.parametrize("level", ["full", "namespaces", "landlock"])
+def test_ordinary_user_contains_a_sample_of_attacks(place, level):
+    only = _FAST if level != "landlock" else "read_private_symlink,proc_environ"
+    command = ("-m", "sandbox_exec", "attack", f"--level={level}", f"--only={only}")
+    with delegated_cgroup(USER) as group:
+        done = run_as(USER, place, *command, cgroup=group if level == "full" else "")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_ordinary_user_contains_every_attack_at_full(place):
+    with delegated_cgroup(USER) as group:
+        done = run_as(
+            USER,
+            place,
+            *("-m", "sandbox_exec", "attack", "--level=full"),
+            cgroup=group,
+            timeout=850,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_ordinary_user_contains_every_attack_at_namespaces(place):
+    command = ("-m", "sandbox_exec", "attack", "--level=namespaces")
+    done = run_as(USER, place, *command, timeout=850)
+    assert done.returncode == 0, done.stdout + done.stderr
