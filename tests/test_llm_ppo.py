@@ -207,7 +207,7 @@ def test_rows_that_are_out_change_nothing(params, batch, after):
     np.testing.assert_allclose(a[2].reward_mean, seven.reward.mean(), rtol=1e-6)
 
 
-def test_more_padding_changes_no_row(params, batch, after):
+def test_padding_order_and_company_change_no_row(params, batch, after):
     ppo, *_ = after
     state = ppo.init(jax.random.key(1), params)
     wide = batch._replace(
@@ -223,6 +223,13 @@ def test_more_padding_changes_no_row(params, batch, after):
     for g, w in zip(got[:2], want[:2], strict=True):
         np.testing.assert_allclose(
             np.asarray(g)[:, :6][mask], np.asarray(w)[mask], atol=2e-6
+        )
+    back = jax.tree.map(lambda x: x[::-1], batch)
+    few = jax.tree.map(lambda x: x[:3], batch)
+    for other, rows in ((back, slice(None, None, -1)), (few, slice(3))):
+        got = np.asarray(ppo.score(state, other).log_prob)
+        np.testing.assert_allclose(
+            got[mask[rows]], np.asarray(want.log_prob)[rows][mask[rows]], atol=2e-6
         )
 
 

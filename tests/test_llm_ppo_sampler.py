@@ -1,6 +1,7 @@
 """The real sampler and the trainer, on a tiny Qwen3.5: one policy in both."""
 
 import dataclasses
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -104,3 +105,19 @@ def test_bfloat16_mismatch_is_measured_and_within_its_band(params):
     _, metrics = ppo.update(state, batch)
     assert 1e-5 < metrics.mismatch_mean < 0.05
     assert metrics.ratio_max[0] == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_two_hundred_gradient_steps_end(params):
+    """A deadlock in a batched solve would hang here; the watchdog is the timeout."""
+    hyper = dataclasses.replace(HYPER, epochs=4, kl_coef=0.0, learning_rate=1e-4)
+    ppo = make_ppo(CONFIG, hyper)
+    state = ppo.init(jax.random.key(1), params)
+    batch = batch_from_completions(PROMPTS, MASK, completions(params), np.arange(6.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # the batch grows stale
+        for _ in range(50):
+            state, metrics = ppo.update(state, batch)
+    assert int(state.opt_state["policy"][1][0].count) == 200
+    assert np.isfinite(metrics.loss).all()

@@ -17,6 +17,8 @@ _EXPORTS = {
     "hyper": ("PPOHyper",),
     "batch": ("PPOBatch", "batch_from_completions", "make_batch"),
     "ppo": ("PPO", "PPOState", "make_ppo"),
+    "checkpoint": ("Checkpoints", "fingerprint", "ppo_items", "with_ppo_items"),
+    "distributed": ("RewardBoard", "Rewards", "share_rewards"),
     "sharding": ("make_mesh",),
     "sampling": ("sample", "Completions", "Grammar", "choice_grammar", "left_pad"),
 }

@@ -21,14 +21,12 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
+from rpg_jax.llm import manifest
+from rpg_jax.llm.errors import CheckpointError
 from rpg_jax.llm.ppo import PPOState
 
 _META = "meta"
 _PREFIX = "step"
-
-
-class CheckpointError(RuntimeError):
-    """A checkpoint cannot be written or used; the message says what to do."""
 
 
 class Snapshot(NamedTuple):
@@ -154,10 +152,10 @@ class Checkpoints:
         """
         steps = self.steps()[::-1]
         for step in steps:
-            damage = self._agree(self._damage(step) if jax.process_index() == 0 else "")
+            damage = self._agree(self._damage(step))
             if not damage:
                 return self._read(step, templates)
-            if damage == _NO_MANIFEST:
+            if damage == manifest.MISSING:
                 try:
                     return self._read(step, templates)
                 except CheckpointError as error:
@@ -217,38 +215,16 @@ class Checkpoints:
         self._manager.reload()
 
     def _write_manifest(self, step: int) -> None:
-        """Sizes and checksums of a complete checkpoint; drops those of deleted ones."""
-        path = self._manifest_path(step)
-        temporary = path.with_suffix(".tmp")
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(_inventory(self._path(step)), file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        """The manifest of a complete checkpoint; drops those of deleted ones."""
+        manifest.write(self._manifest_path(step), self._path(step))
         for old in self.directory.glob("manifest_*.json"):
             if not self._path(int(old.stem.split("_")[1])).exists():
                 old.unlink(missing_ok=True)
 
     def _damage(self, step: int) -> str:
-        """What is wrong with a checkpoint's files, or an empty string."""
-        try:
-            text = self._manifest_path(step).read_text(encoding="utf-8")
-            wanted = json.loads(text)
-        except FileNotFoundError:
-            return _NO_MANIFEST  # killed between the directory and its manifest
-        except (OSError, ValueError) as error:
-            return f"its manifest cannot be read: {error}"
-        found = _inventory(self._path(step), sizes_only=True)
-        for name, (size, _) in wanted.items():
-            if name not in found:
-                return f"{name} is missing"
-            if found[name][0] != size:
-                return f"{name} has {found[name][0]} of {size} bytes"
-        found = _inventory(self._path(step))
-        for name, entry in wanted.items():
-            if list(found[name]) != list(entry):
-                return f"{name} has a wrong checksum"
-        return ""
+        if jax.process_index() != 0:
+            return ""
+        return manifest.damage(self._manifest_path(step), self._path(step))
 
     def _agree(self, damage: str) -> str:
         """Process 0's judgement on all processes."""
@@ -257,9 +233,6 @@ class Checkpoints:
         code = np.frombuffer(damage.encode()[:200].ljust(200), np.uint8)
         text = np.asarray(multihost_utils.broadcast_one_to_all(code)).tobytes()
         return text.decode(errors="replace").rstrip()
-
-
-_NO_MANIFEST = "it has no manifest"
 
 
 def ppo_items(state: PPOState) -> dict[str, Any]:
@@ -307,19 +280,6 @@ def _bit_sums(leaves: list[jax.Array]) -> jax.Array:
         return jnp.sum(bits, dtype=jnp.uint32)  # wraps: exact in any order
 
     return jnp.stack([bit_sum(x) for x in leaves])
-
-
-def _inventory(root: Path, *, sizes_only: bool = False) -> dict[str, tuple[int, int]]:
-    """Size and CRC-32 of every file below a directory."""
-    found = {}
-    for path in sorted(p for p in root.rglob("*") if p.is_file()):
-        crc = 0
-        if not sizes_only:
-            with open(path, "rb") as file:
-                while block := file.read(2**20):
-                    crc = zlib.crc32(block, crc)
-        found[str(path.relative_to(root))] = (path.stat().st_size, crc)
-    return found
 
 
 def _as_arrays(tree: Any) -> Any:

@@ -86,7 +86,9 @@ def make_ppo(
         hyper: hyper-parameters.
         mesh: from `sharding.make_mesh`; None runs on the default device.
         donate: let `update` reuse the memory of the state that it is given, which must
-            then not be used again. Needed where two copies do not fit.
+            then not be used again; neither may what shares its float32 arrays, the
+            start weights and an earlier `policy_params`. Needed where two copies do
+            not fit.
 
     Raises:
         ValueError: the microbatch cannot be split over the mesh.
