@@ -305,6 +305,17 @@ def test_a_gradient_that_is_not_finite_changes_nothing(params, batch):
     assert metrics.skipped.sum() == 2
 
 
+def test_a_batch_without_a_row_changes_nothing(params, batch):
+    empty = batch._replace(completion_mask=np.zeros_like(batch.completion_mask))
+    ppo = make_ppo(CONFIG, BASE)
+    state = ppo.init(jax.random.key(1), params)
+    with pytest.warns(RuntimeWarning, match="No row"):
+        new, metrics = ppo.update(state, empty)
+    assert_trees_equal(new.params, state.params)
+    assert int(new.step) == 1
+    assert metrics.summary()["rows"] == 0
+
+
 # --- the pieces of the objective ----------------------------------------------------
 
 

@@ -62,7 +62,8 @@ class EpochInfo(NamedTuple):
 
 
 @jax.jit
-def _row_totals(batch: PPOBatch) -> tuple[jax.Array, jax.Array]:
+def row_totals(batch: PPOBatch) -> tuple[jax.Array, jax.Array]:
+    """Number of rows that take part, and their mean reward."""
     alive = jnp.any(batch.completion_mask, axis=1)
     rows = jnp.sum(alive, dtype=jnp.float32)
     return rows, jnp.sum(jnp.where(alive, batch.reward, 0)) / jnp.maximum(rows, 1)
@@ -70,7 +71,7 @@ def _row_totals(batch: PPOBatch) -> tuple[jax.Array, jax.Array]:
 
 def collect(batch: PPOBatch, infos: list[EpochInfo]) -> PPOMetrics:
     """Bring the measurements of an update's passes to the host."""
-    rows, reward_mean = _row_totals(batch)
+    rows, reward_mean = row_totals(batch)
     stacked = jax.tree.map(
         lambda *x: np.stack([np.asarray(v, np.float64) for v in x]), *infos
     )
@@ -102,6 +103,17 @@ def collect(batch: PPOBatch, infos: list[EpochInfo]) -> PPOMetrics:
         rows=int(rows),
         tokens=int(sums.tokens[0]),
     )
+
+
+def nothing() -> PPOMetrics:
+    """Metrics of an update without a single row that takes part, and a warning."""
+    warnings.warn(
+        "No row of this batch takes part: the weights stay as they are.",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+    zeros = {name: np.zeros(1) for name in PPOMetrics._fields[:-6]}
+    return PPOMetrics(**zeros, **dict.fromkeys(PPOMetrics._fields[-6:], 0))
 
 
 def warn_if_wrong(hyper: PPOHyper, metrics: PPOMetrics) -> None:

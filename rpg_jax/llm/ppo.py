@@ -21,7 +21,14 @@ from rpg_jax.llm import lora, objective, optim, sharding
 from rpg_jax.llm.batch import PPOBatch, join_rows, pad_rows, split_rows
 from rpg_jax.llm.config import ModelConfig
 from rpg_jax.llm.hyper import PPOHyper
-from rpg_jax.llm.metrics import EpochInfo, PPOMetrics, collect, warn_if_wrong
+from rpg_jax.llm.metrics import (
+    EpochInfo,
+    PPOMetrics,
+    collect,
+    nothing,
+    row_totals,
+    warn_if_wrong,
+)
 from rpg_jax.llm.models import Model, model_for
 from rpg_jax.llm.objective import Fixed, Scores
 
@@ -355,6 +362,9 @@ def _update(
     hyper = setup.hyper
     batch = _prepare(setup, batch)
     key, shuffle_key = _split_key(state.key)
+    if not int(row_totals(batch)[0]):
+        # Not even momentum or weight decay may act on no evidence.
+        return state._replace(step=state.step + 1, key=key), nothing()
     fixed = _fixed(setup, state, batch)
     params, opt_state = state.params, state.opt_state
     infos = []
