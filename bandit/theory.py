@@ -1,7 +1,7 @@
 """The paper's propositions for the bandit as executable checks.
 
 Each check draws random problems, measures, and returns ``Check`` rows that say what
-was required; ``report`` runs them all, writes ``theory.csv`` and ``theory.png``/``.pdf``
+was required; ``report`` runs them all, writes ``theory.csv`` and a figure (PNG, PDF),
 and says which held. Iterations are the library's own (float32); statements about rates
 over thousands of steps are evaluated in float64 with NumPy.
 """
@@ -454,7 +454,9 @@ def draw(curves: Curves, path: Path) -> None:
     figure = Figure(figsize=(10, 7), layout="constrained")
     band, steps, error, sums = figure.subplots(2, 2).ravel()
     for gamma, lowest in curves.band.items():
-        band.scatter(curves.edges[gamma], lowest, s=3, label=f"γ = {gamma}")
+        band.scatter(
+            curves.edges[gamma], lowest, s=3, label=f"γ = {gamma}", rasterized=True
+        )
     limits = [min(0.0, *(e.min() for e in curves.edges.values())), 1.05]
     limits[0] = max(limits[0], -1.0)
     band.plot(limits, limits, color="black", linewidth=0.8)
