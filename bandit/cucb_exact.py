@@ -264,7 +264,7 @@ def exact_max(
     num_contexts, arms, batch = sum_r.shape
     if num_contexts > 4:
         raise ValueError(
-            f"exact_max handles at most 4 contexts, got {num_contexts}; use sampled_max"
+            f"exact_max takes at most 4 contexts, got {num_contexts}: use sampled_rate"
         )
     tables = Tables(sum_r, sum_d, n)
     penalty = jnp.broadcast_to(jnp.asarray(c1_L2, sum_r.dtype), (batch,))
