@@ -50,6 +50,7 @@ class TableLayout:
         answers: name of the private file.
         id: id column.
         answer_columns: columns of the private file; None: all of the training table.
+        answer_constants: further columns of the private file with their value.
         label: column that the private file shows one-hot, in the sample's column order.
         sample_copies: sample columns that repeat the row rather than a constant.
         rename: new ids for validation rows, `{}` counts from `first`; None keeps them.
@@ -67,6 +68,7 @@ class TableLayout:
     answers: str = "test.csv"
     id: str = "id"
     answer_columns: tuple[str, ...] | None = None
+    answer_constants: tuple[tuple[str, str], ...] = ()
     label: str | None = None
     sample_copies: tuple[str, ...] = ()
     rename: str | None = None
@@ -100,6 +102,7 @@ LAYOUTS: dict[str, TableLayout] = {
         sample="sample_submission_null.csv",
         id="Comment",
         sample_copies=("Date", "Comment"),
+        answer_constants=(("Usage", "PublicTest"),),
     ),
     "jigsaw-toxic": TableLayout(
         answer_columns=(
@@ -251,9 +254,9 @@ def _answers(
         classes = [c for c in sample.columns if c != layout.id]
         ids = {layout.id: held[layout.id].to_numpy()}
         return one_hot(held[layout.label].to_numpy(), classes, **ids)
-    if layout.id == "Comment":
-        return held.assign(Usage="PublicTest")
-    return held if layout.answer_columns is None else held[list(layout.answer_columns)]
+    if layout.answer_columns is not None:
+        held = held[list(layout.answer_columns)]
+    return held.assign(**dict(layout.answer_constants))
 
 
 def _carve_media(

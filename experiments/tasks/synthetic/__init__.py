@@ -3,6 +3,10 @@
 Each generator writes the layout that `mlebench prepare` leaves (public and private
 files) from a seed. What differs from the real data is size: fewer rows, smaller images
 and shorter clips, as `describe` says.
+
+Every generator has one signature: (rng, n_train, n_test, public, private), with the
+rows of the two parts and the folders to write. To add a task, write a function of that
+signature and a row of `RECIPES`.
 """
 
 from collections.abc import Callable
