@@ -30,6 +30,7 @@ from pathlib import Path
 
 from .bwrap import find_bwrap
 from .errors import SandboxError
+from .isolation import probe_isolation
 from .janitor import remove_folder
 from .limits import Level, Limits
 from .protocol import RunRecord, ScriptJob
@@ -93,8 +94,6 @@ def main(
     """Run the corpus at a level (or 'naive'), print the table; 1 if anything leaked."""
     folder = find_corpus(corpus)
     if level != "naive":
-        from .isolation import probe_isolation
-
         probe_isolation().choose(Level.POSIX, Level.parse(level))
     verdicts = []
     attacks = load(folder, only)
@@ -233,6 +232,7 @@ def _attack(
         "mark": bait["mark"],
         "port": bait["port"],
         "answers": bait["answers"],
+        "as_nobody": level != "naive" and probe_isolation().as_nobody,
     }
     (stage / "spec.json").write_text(json.dumps(spec))
     exit_text, late = _run_victim(attack, level, stage)
@@ -487,7 +487,11 @@ def _sandbox_victim(
     from .runner import Engine
 
     # The level was probed before: probing again in every victim would only cost time.
-    engine = Engine(level=Level.parse(spec["level"]), env=Environment.of())
+    engine = Engine(
+        level=Level.parse(spec["level"]),
+        env=Environment.of(),
+        as_nobody=spec["as_nobody"],
+    )
     chosen = available_cores()[:cores] if cores else None
     with LocalPool(
         1, engine=engine, cores=chosen, calibrate=False, rerun_contended=False

@@ -82,6 +82,7 @@ def sandbox_arguments(
     data_fd: Callable[[bytes], int],
     info_fd: int,
     seccomp_fd: int,
+    userns_fd: int = -1,
 ) -> list[str]:
     """Return bubblewrap's options for one run (the command itself not included).
 
@@ -91,12 +92,20 @@ def sandbox_arguments(
         data_fd: turns bytes into a descriptor that bubblewrap inherits.
         info_fd: where bubblewrap writes the pid of the sandbox's process 1.
         seccomp_fd: holds the filter.
+        userns_fd: a user namespace in which process 1 itself takes another id; -1 for
+            one of bubblewrap's own making.
     """
     limits = job.limits
-    args = ["--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net"]
-    args += ["--unshare-uts", "--unshare-cgroup-try", "--disable-userns"]
+    args = ["--unshare-ipc", "--unshare-pid", "--unshare-net"]
+    args += ["--unshare-uts", "--unshare-cgroup-try"]
     # As root, bubblewrap would keep capabilities: drop them and take an ordinary id.
-    args += ["--uid", "1000", "--gid", "1000", "--cap-drop", "ALL"]
+    args += ["--cap-drop", "ALL"]
+    if userns_fd >= 0:
+        args += ["--userns", str(userns_fd)]
+        # Process 1 gives these up with its id, before it reads its orders.
+        args += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_CHOWN"]
+    else:
+        args += ["--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000"]
     args += ["--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
     args += ["--hostname", "sandbox", "--info-fd", str(info_fd)]
     args += ["--seccomp", str(seccomp_fd)]
@@ -130,16 +139,20 @@ def sandbox_arguments(
         args += ["--dev-bind-try", node, node]
     args += ["--remount-ro", "/dev"]
 
+    args += ["--ro-bind", str(gate), GATE]
+
+    args += ["--perms", "1777", "--size", str(limits.disk_mb << 20), "--tmpfs", "/tmp"]
+    args += ["--symlink", "/tmp", "/var/tmp"]
+    # Parents are made open to all: bubblewrap would copy the closed mode of /root.
+    for parent in sorted({str(p) for f in env.folders for p in Path(f).parents}):
+        if parent not in ("/", "/tmp"):
+            args += ["--perms", "0755", "--dir", parent]
     for folder in env.folders:
         args += ["--ro-bind", folder, folder]
     for link, target in env.links:
         args += ["--symlink", target, link]
     for folder in env.hidden:
         args += ["--tmpfs", folder, "--remount-ro", folder]
-    args += ["--ro-bind", str(gate), GATE]
-
-    args += ["--perms", "1777", "--size", str(limits.disk_mb << 20), "--tmpfs", "/tmp"]
-    args += ["--symlink", "/tmp", "/var/tmp"]
     args += ["--perms", "0755", "--size", str(limits.disk_mb << 20), "--tmpfs", WORK]
     if job.inputs is None:
         args += ["--perms", "0555", "--dir", f"{WORK}/input"]

@@ -21,7 +21,7 @@ def check_inputs(folder: Path) -> None:
         found = os.stat(folder)
         if not stat.S_ISDIR(found.st_mode):
             raise NotADirectoryError(20, "not a folder")
-        special = _special(os.path.realpath(folder), found.st_ino, found.st_mtime_ns)
+        special, _ = _look(os.path.realpath(folder), found.st_ino, found.st_mtime_ns)
     except OSError as error:
         raise SandboxError(
             f"the inputs folder cannot be used: {folder}: {error.strerror}"
@@ -32,14 +32,26 @@ def check_inputs(folder: Path) -> None:
         )
 
 
+def readable_by_all(folder: Path) -> bool:
+    """Whether a user without any rights could read everything in the folder."""
+    found = os.stat(folder)
+    return _look(os.path.realpath(folder), found.st_ino, found.st_mtime_ns)[1]
+
+
 @functools.lru_cache(maxsize=256)
-def _special(folder: str, inode: int, changed_ns: int) -> str:
+def _look(folder: str, inode: int, changed_ns: int) -> tuple[str, bool]:
+    """(first special file, whether everything is readable by all)."""
+    open_to_all = os.stat(folder).st_mode & 0o005 == 0o005
     queue = [folder]
     while queue:
         with os.scandir(queue.pop()) as entries:
             for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
+                mode = entry.stat(follow_symlinks=False).st_mode
+                if stat.S_ISDIR(mode):
                     queue.append(entry.path)
-                elif not (entry.is_symlink() or entry.is_file(follow_symlinks=False)):
-                    return entry.path
-    return ""
+                    open_to_all &= mode & 0o005 == 0o005
+                elif stat.S_ISREG(mode):
+                    open_to_all &= mode & 0o004 == 0o004
+                elif not stat.S_ISLNK(mode):
+                    return entry.path, open_to_all
+    return "", open_to_all

@@ -111,11 +111,13 @@ class IsolationReport:
         level: best level that held.
         held: per level, the canaries and whether each held.
         missing: per level that is not available, why.
+        as_nobody: a harness that is root can run scripts under an unused id.
     """
 
     level: Level
     held: dict[Level, dict[str, bool]] = field(default_factory=dict)
     missing: dict[Level, str] = field(default_factory=dict)
+    as_nobody: bool = False
 
     def choose(self, require: Level, exactly: Level | None = None) -> Level:
         """Return the level to use.
@@ -166,10 +168,6 @@ def layers_of(level: Level) -> dict[str, str]:
         layers = {"namespaces": "user mount pid net ipc uts", "seccomp": "deny list"}
         if level is Level.NAMESPACES:
             layers["memory"] = "sampled sum, RLIMIT_DATA per process"
-            if os.geteuid() == 0:
-                layers["pids"] = "sampled (no rlimit binds root)"
-            else:
-                layers["pids"] = "RLIMIT_NPROC in the namespace"
         return layers
     if level is Level.LANDLOCK:
         signals = "scoped" if landlock.signals_scoped() else "open to this user"
@@ -182,6 +180,21 @@ def layers_of(level: Level) -> dict[str, str]:
             "disk": "sampled",
         }
     return {"boundary": "none: session, rlimits and a clean environment only"}
+
+
+def user_layer(level: Level, as_nobody: bool) -> dict[str, str]:
+    """Who the script is to the kernel, and what that means for its process count."""
+    if level < Level.NAMESPACES:
+        return {}
+    bounded = "RLIMIT_NPROC in the namespace"
+    if as_nobody:
+        layers = {"user": "an id that nobody else has"}
+    elif os.geteuid() == 0:
+        layers = {"user": "root without capabilities"}
+        bounded = "sampled (no rlimit binds root)"
+    else:
+        layers = {"user": "that of the harness"}
+    return layers if level is Level.FULL else {**layers, "pids": bounded}
 
 
 def probe_isolation(python: str | os.PathLike | None = None) -> IsolationReport:
@@ -202,13 +215,14 @@ def _probe(python: str, euid: int, overrides: tuple) -> IsolationReport:
     env = Environment.of(python)
     held: dict[Level, dict[str, bool]] = {}
     missing: dict[Level, str] = {}
+    as_nobody = euid == 0
     HOUSEHOLD.acquire()
     try:
         for level in sorted(Level, reverse=True):
             reason = _prerequisite(level)
             if not reason:
                 try:
-                    held[level] = _try_level(level, env)
+                    held[level], as_nobody = _try_as(level, env, as_nobody)
                 except (SandboxError, OSError) as error:
                     reason = str(error)
             if not reason:
@@ -227,7 +241,7 @@ def _probe(python: str, euid: int, overrides: tuple) -> IsolationReport:
     if Level.POSIX in missing:
         raise IsolationError(f"no script can be run here: {missing[Level.POSIX]}")
     best = max(level for level in Level if level not in missing)
-    return IsolationReport(level=best, held=held, missing=missing)
+    return IsolationReport(level=best, held=held, missing=missing, as_nobody=as_nobody)
 
 
 def _prerequisite(level: Level) -> str:
@@ -249,11 +263,22 @@ def _prerequisite(level: Level) -> str:
     return ""
 
 
-def _try_level(level: Level, env: Environment) -> dict[str, bool]:
+def _try_as(
+    level: Level, env: Environment, as_nobody: bool
+) -> tuple[dict[str, bool], bool]:
+    """Try a level under an unused id, and as root's own if that does not work."""
+    if as_nobody and level >= Level.NAMESPACES:
+        with contextlib.suppress(SandboxError, OSError):
+            return _try_level(level, env, True), True
+        return _try_level(level, env, False), False
+    return _try_level(level, env, False), as_nobody
+
+
+def _try_level(level: Level, env: Environment, nobody: bool) -> dict[str, bool]:
     from .protocol import ScriptJob, Slot
     from .runner import Engine
 
-    engine = Engine(level=level, env=env)
+    engine = Engine(level=level, env=env, as_nobody=nobody)
     limits = Limits(wall_s=20, memory_mb=256, pids=32, disk_mb=16, shm_mb=16)
     with _bait() as (secret, outside, port):
         args = (str(secret), str(outside), str(port), str(os.getpid()))

@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import bwrap, landlock
+from . import bwrap, landlock, rootless
 from .environment import Environment
 from .errors import SandboxError
 from .household import HOUSEHOLD
@@ -155,13 +155,20 @@ def rlimits(limits: Limits, level: Level) -> dict[str, int]:
 
 
 def launch(
-    job: ScriptJob, slot: Slot, env: Environment, level: Level, *, pin: str
+    job: ScriptJob,
+    slot: Slot,
+    env: Environment,
+    level: Level,
+    *,
+    pin: str,
+    as_nobody: bool = False,
 ) -> Launched:
     """Start a sandbox and return it at its gate.
 
     Args:
         job: what to run. slot: where. env: with which interpreter. level: how contained.
         pin: 'cpuset' (the caller's cgroup pins), 'affinity', or '' for no pinning.
+        as_nobody: as root, run the script under an unused id (see `rootless`).
 
     Raises:
         SandboxError: the sandbox could not be set up; the text holds its complaint.
@@ -169,8 +176,9 @@ def launch(
     """
     if job.inputs is not None:
         check_inputs(job.inputs)
-    spawn = _spawn_bwrap if level >= Level.NAMESPACES else _spawn_direct
-    return spawn(job, slot, env, level, pin)
+    if level >= Level.NAMESPACES:
+        return _spawn_bwrap(job, slot, env, level, pin, as_nobody)
+    return _spawn_direct(job, slot, env, level, pin)
 
 
 def _channels() -> tuple[list[socket.socket], list[int]]:
@@ -234,6 +242,7 @@ def _config(
         "subreaper": direct and linux,
         "descendants": direct,
         "pdeathsig": direct and linux,
+        "become": 0,
         "harness_pid": os.getpid(),
         "pids": job.limits.pids,
         "memory_bytes": job.limits.memory_mb << 20,
@@ -242,10 +251,18 @@ def _config(
 
 
 def _spawn_bwrap(
-    job: ScriptJob, slot: Slot, env: Environment, level: Level, pin: str
+    job: ScriptJob,
+    slot: Slot,
+    env: Environment,
+    level: Level,
+    pin: str,
+    as_nobody: bool,
 ) -> Launched:
     binary = bwrap.find_bwrap()
     config = _config(job, slot, env, level, pin, cwd=bwrap.WORK, home="/tmp")
+    userns_fd = -1
+    if as_nobody:
+        userns_fd, config["become"] = rootless.namespace_fd(), rootless.INNER_ID
     sockets, pipes = _channels()
     ours, theirs = [sockets[0], sockets[2]], [sockets[1], sockets[3]]
     out_r, out_w, err_r, err_w = pipes
@@ -268,6 +285,7 @@ def _spawn_bwrap(
             data_fd=data_fd,
             info_fd=info_w,
             seccomp_fd=filter_fd,
+            userns_fd=userns_fd,
         )
         # Options go through a descriptor: a command line can be read by everyone.
         packed = b"\0".join(os.fsencode(option) for option in options) + b"\0"
@@ -279,7 +297,11 @@ def _spawn_bwrap(
             stdin=subprocess.DEVNULL,
             stdout=out_w,
             stderr=err_w,
-            pass_fds=[*inherited, *(sock.fileno() for sock in theirs)],
+            pass_fds=[
+                *inherited,
+                *(sock.fileno() for sock in theirs),
+                *([userns_fd] if userns_fd >= 0 else []),
+            ],
             env={},  # process 1 shows its environment in /proc/1/environ
             cwd="/",
             start_new_session=True,

@@ -130,7 +130,9 @@ class RayPool:
         except BaseException:
             self._shutdown()
             raise
-        self._thread = threading.Thread(target=self._serve, name="ray-pool", daemon=True)
+        self._thread = threading.Thread(
+            target=self._serve, name="ray-pool", daemon=True
+        )
         self._thread.start()
 
     def _start_workers(self) -> None:

@@ -13,6 +13,7 @@ from .collect import collect
 from .environment import Environment
 from .errors import SandboxError
 from .household import HOUSEHOLD
+from .inputs import check_inputs, readable_by_all
 from .launch import Launched, launch
 from .limits import Level
 from .protocol import Isolation, RunRecord, ScriptJob, Slot, SlotUse
@@ -28,11 +29,14 @@ class Engine:
         level: how every script is contained.
         env: the interpreter.
         calibration_ratio: speed of this machine's cores, see `calibrate`.
+        as_nobody: a harness that is root runs scripts under an unused id (set to False
+            where that was tried and does not work).
     """
 
     level: Level
     env: Environment
     calibration_ratio: float | None = None
+    as_nobody: bool = True
 
     @classmethod
     def prepare(
@@ -53,7 +57,7 @@ class Engine:
         chosen = report.choose(
             Level.parse(require), None if level is None else Level.parse(level)
         )
-        return cls(level=chosen, env=env)
+        return cls(level=chosen, env=env, as_nobody=report.as_nobody)
 
     def run(
         self,
@@ -90,6 +94,8 @@ class Engine:
         group: RunCgroup | None = None
         HOUSEHOLD.acquire()
         try:
+            if job.inputs is not None:
+                check_inputs(job.inputs)
             layers = isolation.layers_of(self.level)
             pin = ""
             if slot.cores and hasattr(os, "sched_setaffinity"):
@@ -101,7 +107,10 @@ class Engine:
                 pin = "cpuset" if group.pinned else pin
             layers["pinning"] = pin or "none"
             record = replace(record, isolation=Isolation(self.level.name, layers))
-            box = launch(job, slot, self.env, self.level, pin=pin)
+            nobody = self._as_nobody(job)
+            layers.update(isolation.user_layer(self.level, nobody))
+            record = replace(record, isolation=Isolation(self.level.name, layers))
+            box = launch(job, slot, self.env, self.level, pin=pin, as_nobody=nobody)
             if group is not None:
                 group.add([box.init_pid, box.child_pid])
             if pin == "affinity":
@@ -120,6 +129,11 @@ class Engine:
             HOUSEHOLD.release()
         return record
 
+    def _as_nobody(self, job: ScriptJob) -> bool:
+        if not self.as_nobody or self.level < Level.NAMESPACES or os.geteuid() != 0:
+            return False
+        return job.inputs is None or readable_by_all(job.inputs)
+
     def _timed(
         self,
         job: ScriptJob,
@@ -130,7 +144,7 @@ class Engine:
         cancel_fd: int,
         began: float,
     ) -> RunRecord:
-        watch = self.level is Level.NAMESPACES and os.geteuid() == 0
+        watch = "sampled" in record.isolation.layers.get("pids", "")
         supervisor = Supervisor(
             box, job.limits, group=group, cancel_fd=cancel_fd, watch_forks=watch
         )
