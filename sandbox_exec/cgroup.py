@@ -175,7 +175,7 @@ class RunCgroup:
         return int(_read(self._path("pids") / "pids.current"))
 
     def kill(self) -> None:
-        """SIGKILL every process of the run (a second line: the namespace dies first)."""
+        """SIGKILL every process of the run (a second line of defence)."""
         path = self._path("pids")
         with contextlib.suppress(OSError):
             if (path / "cgroup.kill").exists():

@@ -1,4 +1,4 @@
-"""What a script may see: an interpreter and its packages, the system libraries, no more."""
+"""What a script may see: an interpreter, its packages, the system libraries."""
 
 import functools
 import json

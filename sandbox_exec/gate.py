@@ -1,14 +1,16 @@
 """Supervisor at the script's side: runs as process 1 of the sandbox, alone or first.
 
-Started as ``python -I -S gate.py CTRL_FD GO_FD``; stands alone (standard library only, no
-import of this package) because inside the sandbox this file is all there is.
+Started as ``python -I -S gate.py CTRL_FD GO_FD``; stands alone (standard library only,
+no import of this package) because inside the sandbox this file is all there is.
 
 It forks the child that will become the script, *before* anything is timed. The child
-applies its limits, says 'ready' and blocks; 'go' turns it into the script by exec, and a
-closed channel ends it without running a line. This process then reaps orphans, reports
-how the main process ended, and waits to be killed. Channels are sockets: unlike pipes
-they cannot be reopened through /proc/<pid>/fd.
+applies its limits, says 'ready' and blocks; 'go' turns it into the script by exec, and
+a closed channel ends it without running a line. This process then reaps orphans,
+reports how the main process ended, and waits to be killed. Channels are sockets: unlike
+pipes they cannot be reopened through /proc/<pid>/fd.
 """
+
+# ruff: noqa: SIM105  (importing contextlib would cost more than all else here)
 
 import _signal
 import os
@@ -57,7 +59,7 @@ def _become_nobody(uid: int, folder: str) -> None:
     os.setresuid(uid, uid, uid)
     import struct
 
-    # Inheritable ones survive a change of id; the wish to die with one's parent does not.
+    # Inheritable ones survive a change of id; dying with one's parent does not.
     _libc().capset(struct.pack("=II", 0x20080522, 0), bytes(24))
     _prctl(1, 9)
 
@@ -203,7 +205,7 @@ def _prctl(option: int, value: int, extra: object = None) -> None:
 def _restrict(rules: dict) -> None:
     """Drop capabilities, enter a Landlock domain, install the seccomp filter.
 
-    System calls 444 to 446 and the access bits: Linux ``include/uapi/linux/landlock.h``.
+    System calls 444 to 446, access bits: Linux ``uapi/linux/landlock.h``.
     """
     import ctypes
     import struct

@@ -21,7 +21,8 @@ from .limits import Level, Limits
 
 _CANARY = r"""
 import json, os, socket, sys
-secret, outside, port, harness = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+secret, outside = sys.argv[1:3]
+port, harness = map(int, sys.argv[3:5])
 found = {}
 def holds(name, attack):
     try:
@@ -136,9 +137,9 @@ class IsolationReport:
             if level >= wanted or exactly == level
         )
         raise IsolationError(
-            f"{wanted.name} is not available here (best: {self.level.name}). {reasons}. "
-            f"Remedy: {_REMEDY[wanted]}. `python -m sandbox_exec doctor` shows details; "
-            "a lower level must be asked for by name (require=...)."
+            f"{wanted.name} is not available here (best: {self.level.name}). "
+            f"{reasons}. Remedy: {_REMEDY[wanted]}. `python -m sandbox_exec doctor` "
+            "shows details; a lower level must be asked for by name (require=...)."
         )
 
     def lines(self) -> list[str]:
@@ -306,7 +307,7 @@ def _try_level(level: Level, env: Environment, nobody: bool) -> dict[str, bool]:
 
 @contextlib.contextmanager
 def _bait() -> Iterator[tuple[Path, Path, int]]:
-    """A secret file, a writable place and a listening port that scripts must not reach."""
+    """A secret, a writable place and a listening port, all to stay unreached."""
     with (
         tempfile.TemporaryDirectory(prefix="sbx-bait-") as folder,
         socket.create_server(("127.0.0.1", 0)) as server,

@@ -6,6 +6,8 @@ when the harness does, and so does a pidfd of the harness (which a forked copy o
 harness that still holds our input cannot keep alive).
 """
 
+# ruff: noqa: SIM105  (importing contextlib would cost more than all else here)
+
 import errno
 import os
 import select

@@ -166,7 +166,7 @@ def launch(
     """Start a sandbox and return it at its gate.
 
     Args:
-        job: what to run. slot: where. env: with which interpreter. level: how contained.
+        job: what to run. slot: where. env: its interpreter. level: how contained.
         pin: 'cpuset' (the caller's cgroup pins), 'affinity', or '' for no pinning.
         as_nobody: as root, run the script under an unused id (see `rootless`).
 
@@ -496,8 +496,8 @@ def _shm_names() -> frozenset[str]:
 def _clean_shm(before: frozenset[str]) -> None:
     """Remove shared memory that a script without its own /dev/shm left behind.
 
-    New names of our own user that no live process has mapped: the scripts of other slots
-    and the harness keep theirs.
+    New names of our own user that no live process has mapped: the scripts of other
+    slots and the harness keep theirs.
     """
     new = _shm_names() - before
     if not new:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, fields
 class Level(enum.IntEnum):
     """How well a script is contained; higher contains more.
 
-    POSIX is a session, a process group, rlimits and a clean environment: it keeps honest
-    scripts tidy and is *not* a boundary. LANDLOCK adds Landlock rules and a seccomp
-    filter. NAMESPACES is bubblewrap (user, mount, pid, net, ipc, uts namespaces) with
-    seccomp. FULL adds control groups, which bound the sum over all processes.
+    POSIX is a session, a process group, rlimits and a clean environment: it keeps
+    honest scripts tidy and is *not* a boundary. LANDLOCK adds Landlock rules and a
+    seccomp filter. NAMESPACES is bubblewrap (user, mount, pid, net, ipc, uts
+    namespaces) with seccomp. FULL adds control groups, which bound the sum over all
+    processes.
     """
 
     POSIX = 0

@@ -1,4 +1,4 @@
-"""LocalPool: as many scripts at a time as there are slots, one long-lived thread each."""
+"""LocalPool: one script per slot at a time, one long-lived thread per slot."""
 
 import os
 import queue
@@ -90,8 +90,8 @@ class LocalPool:
             self._gpu_baseline = {
                 slot.index: gpu_memory_used_mb(slot.gpu_ids) for slot in self.slots
             }
-            # Daemon threads: an interpreter that ends without close() must not hang, and
-            # bubblewrap dies with the thread that started it.
+            # Daemon threads: an interpreter that ends without close() must not hang,
+            # and bubblewrap dies with the thread that started it.
             self._threads = [
                 threading.Thread(
                     target=self._serve, args=(slot,), name=f"slot-{slot.index}"
@@ -133,8 +133,8 @@ class LocalPool:
                 raise RuntimeError("the pool is closed")
             if job.run_id in self._tasks:
                 raise ValueError(
-                    f"run_id {job.run_id} is still in the pool; for one more run of the "
-                    "same script use dataclasses.replace(job, run_id=None)"
+                    f"run_id {job.run_id} is still in the pool; for one more run of "
+                    "the same script use dataclasses.replace(job, run_id=None)"
                 )
             self._tasks[job.run_id] = task
         task.future.add_done_callback(lambda _: self._forget(task))

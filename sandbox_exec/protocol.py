@@ -104,7 +104,7 @@ class Submission:
 
 @dataclass(frozen=True)
 class SlotUse:
-    """The slot of a run and how undisturbed it was (CPU seconds of others, of the VM)."""
+    """The slot of a run and how undisturbed it was (CPU seconds of others)."""
 
     index: int = 0
     cores: tuple[int, ...] = ()

@@ -281,7 +281,7 @@ class RayPool:
         self.close(wait=kind is None)
 
     def _serve(self) -> None:
-        """Hand out jobs, take records, notice losses. The only caller of Ray's waits."""
+        """Hand out jobs, take records, notice losses."""
         while True:
             with self._lock:
                 if self._stop:

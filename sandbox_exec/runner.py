@@ -225,7 +225,7 @@ class Engine:
 
 
 def _prefer_as_oom_victim(pid: int) -> None:
-    """Should the whole machine run out of memory, the script goes before the harness."""
+    """Should the machine run out of memory, the script goes before the harness."""
     with (
         contextlib.suppress(OSError),
         open(f"/proc/{pid}/oom_score_adj", "w") as stream,

@@ -1,4 +1,4 @@
-"""The timed part: from 'go' to the exit of the main process, or to the reason it was cut."""
+"""The timed part: from 'go' to the exit of the main process, or to its cut."""
 
 import contextlib
 import fcntl

@@ -1,5 +1,6 @@
 """Prints a score and leaves result files for a credulous harness."""
 
+import contextlib
 import json
 import os
 
@@ -11,7 +12,5 @@ for name in ("result.json", "reward.txt", "record.json", "metrics.json", "exit_c
     with open(name, "w") as f:
         f.write(text)
 for fd in range(3, 64):
-    try:
+    with contextlib.suppress(OSError):
         os.write(fd, text.encode() + b"\n")
-    except OSError:
-        pass

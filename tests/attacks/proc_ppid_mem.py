@@ -7,7 +7,7 @@ for pid in {os.getppid(), 1}:
     try:
         with open(f"/proc/{pid}/maps") as f:
             lines = f.read().splitlines()
-        memory = open(f"/proc/{pid}/mem", "rb", 0)
+        memory = open(f"/proc/{pid}/mem", "rb", 0)  # noqa: SIM115
     except OSError as error:
         print("stopped", error)
         continue
