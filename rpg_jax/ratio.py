@@ -7,6 +7,7 @@ without randomness, at about a quarter of the flops of a fit to 128 slots.
 """
 
 import math
+from collections.abc import Callable
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -118,11 +119,12 @@ def ratio_quantile(
 
     The quantile q solves P(mean(r) - q mean(d) > 0) = 1 - level, a statement about the
     mean of n independent r - q d. With log durations it cannot use the moments of
-    d = exp(y): exp of a Student-t has none. But a batch in which some duration is
-    extreme has a low ratio for certain. So the extremes (2.5% of batches) are cut off,
-    which leaves finite moments, and the level is raised by that share. The cut moments
-    come from Gauss-Legendre nodes through a normal score; the mean of n is taken as a
-    Pearson III variable with the right mean, variance and skewness.
+    d = exp(y): exp of a Student-t has none. The batches with the most extreme duration
+    (2.5%) are cut off, which leaves finite moments, and counted as below q or above it
+    by what a pair at the cut does to the mean: mostly below, but with rewards that grow
+    with time and few pairs they are the best batches. The cut moments come from
+    Gauss-Legendre nodes through a normal score; the mean of n is taken as a Pearson III
+    variable with the right mean, variance and skewness.
 
     Args:
       niw: posterior over (reward, log duration) or (reward, duration), [...] batch.
@@ -131,8 +133,10 @@ def ratio_quantile(
       log_duration: second coordinate is the log of the duration.
 
     Returns:
-      [...] reward per second, not floored. Against 400,000 simulated batches the error
-      stays within 0.3 Monte-Carlo standard errors of 1,000 batches from n = 8 on.
+      [...] reward per second, not floored. On slots recorded in the bandit study the
+      error is within 0.3 standard errors of the 1,000-batch estimate from n = 4 on, and
+      within 3% of the rate at n = 2 and 3. It grows with the spread of log durations:
+      below 0.5 standard errors for a deviation of 1 and n >= 32, 1 for 1.5 and n = 128.
 
     Raises:
       ValueError: level out of range.
@@ -145,7 +149,7 @@ def ratio_quantile(
     var_d, m_r, m_d = t.shape[..., 1, 1], t.loc[..., 0], t.loc[..., 1]
     if not log_duration:
         return _linear_quantile(t.df, n, m_r, m_d, var_r, cov, var_d, level)
-    z = NormalDist().inv_cdf(1 - (1 - level) * math.exp(CUT))
+    normal_score = _score_of_cut(level)
     # In units of the reward's own size; a rate scales with them.
     tiny = float(jnp.finfo(var_r.dtype).tiny)
     unit = jnp.maximum(jnp.abs(m_r) + jnp.sqrt(jnp.maximum(var_r, tiny)), 1e-18)
@@ -160,6 +164,10 @@ def ratio_quantile(
         second = jnp.maximum(second, 1e-12 * (m.rr + q * q * m.dd) + tiny)
         third = m.rrr - q * (3 * m.rrd - q * (3 * m.rdd - q * m.ddd))
         sd = jnp.sqrt(second)
+        # Are the batches that were cut off above q? Judged by one at the cut.
+        total = (n - 1) * mean + m_r + m.edge_r - q * m.edge_d
+        above = (1 + jnp.tanh(0.8 * total / (sd * root))) / 2  # nearly Phi
+        z = normal_score(above)
         w = _pearson_quantile(z, third / (second * sd) / root)
         slope = w * (q * m.dd - m.rd) / (sd * root) - m.d
         return mean + sd * w / root, slope
@@ -169,7 +177,7 @@ def ratio_quantile(
     centre = (m_r + m.r) / m.d
     var = (m.rr - centre * (2 * m.rd - centre * m.dd)) / n
     spread = jnp.sqrt(jnp.maximum(var, 1e-12 * m.rr + tiny)) / m.d
-    q = centre + z * spread
+    q = centre + normal_score(0.0) * spread
     reach = 0.75 * (jnp.abs(q) + spread)
     for _ in range(NEWTON_STEPS):
         value, slope = excess(q)
@@ -205,6 +213,8 @@ class _CutMoments(NamedTuple):
     rrd: Array
     rdd: Array
     ddd: Array
+    edge_r: Array  # mean reward and duration of a pair at the cut
+    edge_d: Array
 
 
 def _cut_moments(df, n, var_r, cov, var_d) -> _CutMoments:
@@ -224,8 +234,13 @@ def _cut_moments(df, n, var_r, cov, var_d) -> _CutMoments:
     # Student-t value of a normal score: x^2 = df (exp(g z^2) - 1). The square root is
     # taken of a ratio that tends to 1, so its slope at 0 is finite.
     g = (df - 1.5) / jnp.square(df - 1)
-    u = jnp.maximum(g * score * score, 1e-6)
-    x = score * jnp.sqrt(df * g * jnp.expm1(u) / u)
+
+    def student(score):
+        u = jnp.maximum(g * score * score, 1e-6)
+        return score * jnp.sqrt(df * g * jnp.expm1(u) / u)
+
+    x = student(score)
+    edge = student(top[None])[0]
     sd = jnp.sqrt(jnp.maximum(var_d, tiny))
     duration = jnp.exp(jnp.clip(sd * x, -28, 28))  # third powers stay in float32
     slope = cov / sd  # of r in x
@@ -250,10 +265,31 @@ def _cut_moments(df, n, var_r, cov, var_d) -> _CutMoments:
         rrd=average(aa * b),
         rdd=average(a * bb),
         ddd=average(b * bb),
+        edge_r=slope[0] * edge,
+        edge_d=jnp.exp(jnp.clip(sd[0] * edge, -28, 28)),
     )
 
 
-def _pearson_quantile(z: float, skew: Array) -> Array:
+def _score_of_cut(level: float) -> Callable[[Array], Array]:
+    """Normal score z of the level among the batches that were not cut off.
+
+    P(above q) = 1 - level = (1 - cut) (1 - Phi(z)) + cut * above, where ``above`` is
+    the share of the cut batches that lie above q: a parabola through its three values
+    at 0, 1/2 and 1.
+    """
+    cut = 1 - math.exp(-CUT)
+    # Where the level itself is beyond the cut (> 97.5%), the rest has hardly any above.
+    low, half, high = (
+        NormalDist().inv_cdf(
+            1 - max((1 - level - cut * above) / (1 - cut), 0.1 * (1 - level))
+        )
+        for above in (0.0, 0.5, 1.0)
+    )
+    linear, square = 4 * half - 3 * low - high, 2 * (low + high - 2 * half)
+    return lambda above: low + above * (linear + square * above)
+
+
+def _pearson_quantile(z: Array, skew: Array) -> Array:
     """Quantile of a standardised Pearson III variable (Wilson and Hilferty 1931).
 
     (2 / g)((1 + g z / 6 - g^2 / 36)^3 - 1), multiplied out: g = 0 is no exception.
