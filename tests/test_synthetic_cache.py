@@ -10,7 +10,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from synthetic_helpers import digests, shared_cache
+from synthetic_helpers import SHORTS, digests, shared_cache
 
 from experiments.tasks import TaskError, prepare, prepare_task
 from experiments.tasks.prepare import (
@@ -269,6 +269,19 @@ def test_real_data_get_the_same_view_by_the_same_code(real_layout, tmp_path):
     picture = next((data.public / "images").iterdir())
     assert picture.stat().st_nlink == 2
     assert digests(data.test_public) == digests(synthetic.test_public)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("short", SHORTS)
+def test_both_sources_agree_for_every_task(tmp_path_factory, tmp_path, short):
+    synthetic = prepare_task(short, cache_dir=shared_cache(tmp_path_factory))
+    home = tmp_path / "data" / synthetic.task.competition_id
+    home.mkdir(parents=True)
+    (home / "prepared").symlink_to(synthetic.test_public.parent)
+    options = {"data": "mlebench", "data_dir": home.parent, "cache_dir": tmp_path}
+    real = prepare_task(short, **options)
+    assert digests(real.public) == digests(synthetic.public)
+    assert real.answers.read_bytes() == synthetic.answers.read_bytes()
 
 
 def test_changed_real_data_are_carved_again(real_layout, tmp_path):
