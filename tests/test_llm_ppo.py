@@ -234,17 +234,17 @@ def test_padding_order_and_company_change_no_row(params, batch, after):
 
 
 def test_minibatches_take_more_steps_and_keep_rows_in_place(params, batch):
-    hyper = dataclasses.replace(BASE, minibatches=2, epochs=3)
+    """Old log-probabilities must follow their rows through the shuffle: at a tiny step
+    size every ratio stays near 1, which a row's exchange would break."""
+    hyper = dataclasses.replace(BASE, minibatches=2, epochs=3, learning_rate=1e-6)
     _, state, metrics = run(hyper, params, batch)
     assert int(state.opt_state["policy"][1][0].count) == 6
-    # The old log-probabilities must follow their rows through the shuffle: at a tiny
-    # step size the ratio stays at 1 for each of them.
-    still = dataclasses.replace(hyper, learning_rate=1e-9)
-    *_, quiet = run(still, params, batch)
-    assert abs(quiet.ratio_max - 1).max() < 1e-4
-    assert metrics.approx_kl[-1] > 1e-5
+    assert abs(metrics.ratio_max - 1).max() < 1e-3
+    assert metrics.approx_kl[-1] > 0
+    assert metrics.mismatch_max < 5e-4
 
 
+@pytest.mark.slow
 def test_max_kl_ends_the_passes_early(params, batch):
     hyper = dataclasses.replace(BASE, epochs=6, learning_rate=0.02, max_kl=1e-3)
     *_, metrics = run(hyper, params, batch)
