@@ -247,6 +247,23 @@ def test_encodings_and_line_ends(good):
             score_bytes(task, data, answers)
 
 
+def test_equal_ids_are_paired_by_the_sort_even_in_the_answers_order():
+    # The same comment twice: MLE-Bench pairs them as its sort leaves them.
+    answers = content("insults", "answers_dup_comment.csv")
+    truth = parse_csv(answers, "a")
+    ids = truth["Comment"]
+    assert not ids.is_unique
+    swapped = truth.copy()
+    first, second = np.flatnonzero(ids.duplicated(keep=False))[:2]
+    order = list(range(len(truth)))
+    order[first], order[second] = order[second], order[first]
+    swapped = truth.iloc[order]
+    assert (swapped["Comment"].to_numpy() == ids.to_numpy()).all()
+    perfect = verdict("insults", answers, answers)
+    assert perfect == 1.0
+    assert verdict("insults", to_bytes(swapped), answers) < 1.0
+
+
 def test_separators_and_headers(good):
     task, answers, frame, _ = good
     assert verdict(task, to_bytes(frame, sep=";"), answers) is None

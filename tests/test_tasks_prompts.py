@@ -103,7 +103,7 @@ def test_the_listing_is_what_is_there(folder):
     )
     assert listing["table.csv.zip > table.csv"].what == "3 rows: a (int), b (str)"
     assert listing["rows.zip"].what == "rows.json once more, zipped"
-    assert len(listing) == 14
+    assert len(listing) == 13
 
 
 def test_many_columns_are_abbreviated(folder):

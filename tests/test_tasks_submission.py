@@ -52,6 +52,15 @@ def test_a_plain_file_is_graded(tmp_path, answers):
     assert result.above_median
 
 
+def test_bytes_that_were_already_collected(answers):
+    grader = Grader(TASK, answers)
+    assert grader.grade_bytes(ANSWERS.encode()).score == 1.0
+    refused = grader.grade_bytes(b"x" * (MIN_LIMIT_BYTES + 1))
+    assert refused.reason == "submission.csv is larger than 16 MiB"
+    assert refused.status == "invalid"
+    assert grader.grade_bytes(b"", "out.csv").reason.startswith("out.csv is not a CSV")
+
+
 def test_missing_empty_and_folder(tmp_path, answers):
     refused(tmp_path / "none.csv", answers, "there is no file none.csv")
     refused(tmp_path, answers, "not a regular file")

@@ -7,6 +7,7 @@ Files of one kind in one folder are one entry (``train/*.jpg``).
 
 from __future__ import annotations
 
+import collections
 import csv
 import dataclasses
 import functools
@@ -14,6 +15,7 @@ import io
 import itertools
 import json
 import os
+import posixpath
 import re
 import struct
 import wave
@@ -178,26 +180,34 @@ def _media_shape(suffix: str, data: bytes) -> str:
 
 def _patterns(names: Iterable[str]) -> dict[str, list[str]]:
     """Names grouped under patterns: ``train/*.jpg``, ``train/*/geometry.xyz``."""
-    paths = sorted(PurePosixPath(name) for name in names)
-    children: dict[PurePosixPath, set[str]] = {}
-    suffixes: dict[tuple[PurePosixPath, str], int] = {}
-    for path in paths:
-        kind = (path.parent, path.suffix.lower())
-        suffixes[kind] = suffixes.get(kind, 0) + 1
-        for parent in path.parents:
-            if parent.name:
-                children.setdefault(parent.parent, set()).add(parent.name)
+    split = []  # folder, file name, suffix
+    for name in sorted(names):
+        folder, _, file = name.rpartition("/")
+        split.append((folder, file, posixpath.splitext(file)[1]))
+    children: dict[str, set[str]] = {}
+    for folder in {folder for folder, _, _ in split}:
+        parts = folder.split("/") if folder else []
+        for depth, part in enumerate(parts):
+            children.setdefault("/".join(parts[:depth]), set()).add(part)
+
+    @functools.cache
+    def folder_pattern(folder: str) -> str:
+        parts = folder.split("/") if folder else []
+        shown = [
+            "*" if len(children["/".join(parts[:depth])]) > _MANY else part
+            for depth, part in enumerate(parts)
+        ]
+        return "".join(f"{part}/" for part in shown)
+
+    count = collections.Counter((folder, suffix) for folder, _, suffix in split)
     groups: dict[str, list[str]] = {}
-    for path in paths:
-        parts, here = [], PurePosixPath(".")
-        for part in path.parent.parts:
-            parts.append("*" if len(children.get(here, ())) > _MANY else part)
-            here = here / part
-        many = suffixes[path.parent, path.suffix.lower()] > _MANY
+    for folder, file, suffix in split:
+        many = count[folder, suffix] > _MANY
         # At the top level, tables are listed one by one however many there are.
-        stay = path.suffix.lower() in (".csv", ".json", ".txt") and not path.parent.name
-        parts.append(f"*{path.suffix}" if many and not stay else path.name)
-        groups.setdefault("/".join(parts), []).append(str(path))
+        if not folder and suffix.lower() in (".csv", ".json", ".txt"):
+            many = False
+        pattern = folder_pattern(folder) + (f"*{suffix}" if many else file)
+        groups.setdefault(pattern, []).append(f"{folder}/{file}" if folder else file)
     return groups
 
 
