@@ -1,11 +1,11 @@
-"""The C-UCB agent of Gyorgy et al. (2007), with the rate from ``bandit.cucb``."""
+"""The C-UCB agent of Gyorgy et al. (2007)."""
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from bandit import cucb
+from bandit import cucb, cucb_certified
 from bandit.base import Agent, CellSums, Step
 from bandit.ucb import log_one_plus_policies, ucb_action
 
@@ -15,19 +15,19 @@ Rate = Literal["exact", "approximate", "pool", "fresh"]
 
 
 class CUCBState(NamedTuple):
-    """Cells, the rate's maximiser, and the policies sampled when X > 4.
+    """Cells, what the rate is computed from, and the rate.
 
     Attributes:
       table: cell sums (reward, duration, count), [X, 3, A].
-      policy: the last maximiser, where the next search starts, int32 [X].
-      pool: random policies and their sums (rate 'pool'), else None.
+      search: RateBounds, the Pool of sampled policies, or () for fresh ones.
       rate: lambda of the last decision, reward per second, [].
+      searches: exact searches so far, [].
     """
 
     table: jax.Array
-    policy: jax.Array
-    pool: cucb.Pool | None
+    search: Any
     rate: jax.Array
+    searches: jax.Array
 
 
 def _noise_key(step: Step) -> jax.Array:
@@ -57,44 +57,62 @@ def cucb_agent(
       num_actions: A = K + 1.
       c1: scale of the rate's penalty.
       c2: scale of the bonus.
-      rate: how lambda is found. 'exact' maximises over all A^X policies;
-        'approximate' is a local search, for tuning only; 'fresh' draws 2,048 policies
-        at every decision (the paper beyond 4 contexts) and 'pool' redraws them in the
-        visited context only, 10 times cheaper. Default: 'exact' up to 4 contexts, then
-        'pool'.
+      rate: how lambda is found. 'exact' maximises over all A^X policies, searching only
+        where the decision depends on it (``cucb_certified``; the state's rate is then a
+        lower bound of lambda between searches); 'approximate' uses that lower bound
+        throughout, for tuning only; 'fresh' draws 2,048 policies at every decision (the
+        paper beyond 4 contexts) and 'pool' redraws them in the visited context only, at
+        a fraction of the cost. Default: 'exact' up to 4 contexts, then 'pool'.
+
+    Raises:
+      ValueError: 'exact' beyond 4 contexts.
     """
     if rate is None:
         rate = "exact" if num_contexts <= MAX_EXACT_CONTEXTS else "pool"
+    if rate == "exact" and num_contexts > MAX_EXACT_CONTEXTS:
+        raise ValueError(
+            f"the exact maximum is for up to {MAX_EXACT_CONTEXTS} contexts, not "
+            f"{num_contexts}: use rate='pool'"
+        )
     log_all = log_one_plus_policies(num_contexts, num_actions)
-    sampled = rate in ("pool", "fresh")
-    log_inside = log_one_plus_policies(1, cucb.NUM_SAMPLED) if sampled else log_all
+    bounded = rate in ("exact", "approximate")
+    log_inside = log_all if bounded else log_one_plus_policies(1, cucb.NUM_SAMPLED)
+
+    def logs(step: Step) -> tuple[jax.Array, jax.Array]:
+        """C = 2 c1 L of the rate, and L of the bonus."""
+        log_t = jnp.log(jnp.maximum(step.t, 2.0))
+        return 2.0 * c1 * (log_t + 0.5 * log_inside), log_t + 0.5 * log_all
 
     def init() -> CUCBState:
-        return CUCBState(
-            table=jnp.zeros((num_contexts, 3, num_actions)),
-            policy=jnp.zeros(num_contexts, jnp.int32),
-            pool=cucb.empty_pool(num_contexts) if rate == "pool" else None,
-            rate=jnp.asarray(cucb.FLOOR),
-        )
+        search = ()
+        if bounded:
+            search = cucb_certified.RateBounds.empty(num_contexts)
+        elif rate == "pool":
+            search = cucb.empty_pool(num_contexts)
+        table = jnp.zeros((num_contexts, 3, num_actions))
+        return CUCBState(table, search, jnp.asarray(cucb.FLOOR), jnp.zeros(()))
 
     def act(state: CUCBState, step: Step) -> tuple[jax.Array, CUCBState]:
         cells = CellSums(*state.table[step.context])
-        log_t = jnp.log(jnp.maximum(step.t, 2.0))
-        penalty = 2.0 * c1 * (log_t + 0.5 * log_inside)
-        policy = state.policy
+        penalty, log_term = logs(step)
+        search, searches = state.search, state.searches
+        if bounded:
+            level, upper = search.enclose(state.table, penalty)
         if rate == "exact":
-            # With an untried action at hand lambda is not used.
-            level, policy = cucb.exact_rate(
-                state.table, penalty, policy, cells.tried.all()
-            )
-        elif rate == "approximate":
-            level, policy = cucb.approximate_rate(state.table, penalty, policy)
+            # Where an action is untried both arg maxes are the first untried one.
+            low = ucb_action(cells, level, c2, log_term)
+            high = ucb_action(cells, upper, c2, log_term)
+            # An infinite rate would make all actions equal, and prove nothing.
+            needed = (low != high) | (jnp.isinf(upper) & cells.tried.all())
+            found, search = cucb_certified.search(search, state.table, penalty, needed)
+            level = jnp.where(needed, found, level)
+            searches = searches + needed.astype(jnp.float32)
         elif rate == "pool":
-            level = cucb.pool_rate(state.pool, penalty)
-        else:
+            level = cucb.pool_rate(search, penalty)
+        elif rate == "fresh":
             level = cucb.sampled_rate(_noise_key(step), state.table, penalty)
-        action = ucb_action(cells, level, c2, log_t + 0.5 * log_all)
-        return action, state._replace(policy=policy, rate=level)
+        action = ucb_action(cells, level, c2, log_term)
+        return action, CUCBState(state.table, search, level, searches)
 
     def update(
         state: CUCBState,
@@ -105,11 +123,14 @@ def cucb_agent(
     ) -> CUCBState:
         old = state.table[step.context]
         new = jnp.stack(CellSums(*old).add(action, reward, duration))
-        pool = state.pool
-        if pool is not None:
-            uniform = jax.random.uniform(_noise_key(step), (cucb.NUM_SAMPLED,))
-            pool = cucb.refresh_pool(pool, uniform, step.context, old, new)
         table = state.table.at[step.context].set(new)
-        return state._replace(table=table, pool=pool)
+        search = state.search
+        if bounded:
+            penalty, _ = logs(step)
+            search = search.add(table, step.context, action, reward, duration, penalty)
+        elif rate == "pool":
+            uniform = jax.random.uniform(_noise_key(step), (cucb.NUM_SAMPLED,))
+            search = cucb.refresh_pool(search, uniform, step.context, old, new)
+        return state._replace(table=table, search=search)
 
     return Agent(init, act, update, lambda state: state.rate)
