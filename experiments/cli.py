@@ -1,9 +1,10 @@
 """What every command line here shares: one-line errors, exit codes, list flags.
 
 Exit codes: 0 done, 1 the work failed, 2 the command line or its files are wrong,
-130 stopped by Ctrl-C.
+130 stopped by Ctrl-C, 141 the reader of the output has left.
 """
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 
@@ -68,6 +69,10 @@ def run(main: Callable[[], int | None]) -> None:
         except KeyboardInterrupt:
             print("stopped", file=sys.stderr)
             return 130
+        except BrokenPipeError:
+            # The reader (head, less) has left; the interpreter flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 141
 
     app.run(guarded, flags_parser=parse)
 

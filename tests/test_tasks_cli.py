@@ -129,3 +129,21 @@ def test_show_prompt_and_grade_on_synthetic_data(command, tmp_path):
     assert code == 0
     assert "gain     0 over the sample's 1.09" in out
     assert "these data are synthetic" in out
+
+
+def test_a_reader_that_leaves_early_is_no_error(tmp_path):
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "experiments.mle_bench", "--list"],
+            stdout=write,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+            check=False,
+        )
+    finally:
+        os.close(write)
+    assert done.returncode == 141
+    assert done.stderr == b""

@@ -264,8 +264,10 @@ def test_a_real_chat_template(tmp_path):
 
     from experiments.tasks.prompts.tokenizer import load_tokenizer
 
-    with pytest.raises(TaskError, match="no tokenizer in"):
+    with pytest.raises(TaskError, match="no tokenizer folder"):
         load_tokenizer(str(tmp_path / "none"))
+    with pytest.raises(TaskError, match="no tokenizer in"):
+        load_tokenizer(str(tmp_path))
     plain = transformers.PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer(WordLevel({"a": 0}, unk_token="a"))
     )

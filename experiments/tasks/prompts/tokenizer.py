@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from experiments.tasks.registry import TaskError
@@ -20,6 +21,11 @@ def load_tokenizer(name: str) -> Any:
         raise TaskError(
             "chat templates need transformers: pip install 'rpg-jax[llm]'"
         ) from None
+    # These are folders; the hub would answer with advice about its own names.
+    if name.startswith((".", "/", "~")):
+        if not Path(name).expanduser().is_dir():
+            raise TaskError(f"there is no tokenizer folder {name!r}")
+        name = str(Path(name).expanduser())
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError, KeyError) as error:
