@@ -89,7 +89,7 @@ def test_the_listing_is_what_is_there(folder):
         "label (str), empty (blank)"
     )
     assert listing["train.csv"].head.startswith("id,text,n,x,label,empty\n007,")
-    assert listing["wide.csv"].what == "1 rows: id (int), f_00..f_19 (float)"
+    assert listing["wide.csv"].what == "1 row: id (int), f_00..f_19 (float)"
     assert listing["empty.csv"].what == "empty"
     assert listing["rows.json"].what == "JSON list of 3 records: a (int), b (str)"
     assert listing["notes.txt"].what == "4 lines of text"
@@ -111,7 +111,7 @@ def test_many_columns_are_abbreviated(folder):
     (folder / "classes.csv").write_text(",".join(["id", *names]) + "\n1" + ",0.1" * 8)
     entry = next(e for e in describe(folder, 4) if e.name == "classes.csv")
     assert entry.what == (
-        "1 rows: id (int), a_class (float), b_class (float), ... h_class (float); "
+        "1 row: id (int), a_class (float), b_class (float), ... h_class (float); "
         "9 columns, all float"
     )
 

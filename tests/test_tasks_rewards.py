@@ -220,3 +220,32 @@ def test_medals_compare_the_score_that_mle_bench_reports():
     task = get_task("aerial-cactus")
     assert rw.medal(task, 0.999996) == "gold"
     assert rw.medal(task, 0.99999) is None
+
+
+def test_float64_rewards_agree_with_the_jax_formulas():
+    import jax.numpy as jnp
+
+    from rpg_jax import rewards as jax_rewards
+
+    scores = np.linspace(0.0, 1.4, 15, dtype=np.float32)
+    for name in ("pizza", "nyc-taxi"):
+        task = get_task(name)
+        want = jax_rewards.gain(
+            jnp.asarray(scores),
+            0.7,
+            task.perfect_score,
+            higher_is_better=name[0] == "p",
+        )
+        # A probability metric ends at 1; past it the float64 gain stays at 1.
+        got = [rw.gain(task, float(score), 0.7) for score in scores]
+        np.testing.assert_allclose(got, np.minimum(want, 1.0), atol=2e-6)
+    seconds = np.array([1.0, 7.0, 0.5, 20.0], np.float32)
+    valid = np.array([True, True, False, False])
+    for charge in rw.FAILURE_CHARGES:
+        got = rw.charged_seconds(
+            RewardRule(failure_charge=charge), seconds, valid, 600.0
+        )
+        want = jax_rewards.charged_duration(
+            jnp.asarray(seconds), jnp.asarray(~valid), charge=charge, limit=600.0
+        )
+        np.testing.assert_allclose(got, want, rtol=1e-6)

@@ -105,7 +105,8 @@ def _describe_csv(name: str, text: io.TextIOBase, size: int, wide: int) -> Entry
         header = next(reader)
         rows = list(itertools.islice(reader, _TYPE_ROWS))
         if size <= _COUNT_BYTES:
-            count = f"{len(rows) + sum(1 for row in reader if row)} rows"
+            number = len(rows) + sum(1 for row in reader if row)
+            count = f"{number} row{'' if number == 1 else 's'}"
         else:
             buffer = io.StringIO()
             csv.writer(buffer).writerows(rows)

@@ -149,7 +149,7 @@ def _listing(entries: Sequence[Entry], detail: Detail, style: str) -> str:
 def _rows(task: Task, entries: Sequence[Entry]) -> str:
     for entry in entries:
         if entry.name.split(" > ")[0] == task.sample_file:
-            match = re.match(r"(?:about )?(\d+) rows", entry.what)
+            match = re.match(r"(?:about )?(\d+) rows?", entry.what)
             if match:
                 return match[1]
     raise TaskError(
