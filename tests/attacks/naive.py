@@ -1,7 +1,7 @@
 """A deliberately broken runner: the positive control of every attack.
 
 It does what a first version of a harness does: ``subprocess.run`` with a timeout, in
-one folder that all scripts share, with everything inherited. ``flaws`` switch on further
+one folder that all scripts share, with everything inherited. ``flaws`` switch on more
 habits seen in the wild. Nothing here is meant to be used.
 """
 
