@@ -13,10 +13,11 @@ import llm_tiny as tiny
 import numpy as np
 import pytest
 
-from rpg_jax.llm import distributed, make_ppo, sharding
+from rpg_jax.llm import batch_from_completions, distributed, make_ppo, sharding
 from rpg_jax.llm.checkpoint import Checkpoints, ppo_items
 from rpg_jax.llm.hyper import PPOHyper
 from rpg_jax.llm.models import model_for
+from rpg_jax.llm.sampling import sample
 
 CONFIG = tiny.llama(layers=1)
 HYPER = PPOHyper(
@@ -93,6 +94,22 @@ def process(out, port, index):
         ):
             for x, y in zip(a.addressable_shards, b.addressable_shards, strict=True):
                 np.testing.assert_array_equal(x.data, y.data)
+
+    # Sampling and training together: both see the same sharded weights.
+    prompts, mask = tiny.prompts(4)
+    done = sample(
+        jax.random.key(3),
+        ppo.policy_params(state),
+        CONFIG,
+        *(prompts, mask),
+        max_new_tokens=6,
+        num_samples=4,
+        stop_ids=(tiny.STOP,),
+    )
+    batch = batch_from_completions(prompts, mask, done, np.arange(16.0))
+    state, metrics = ppo.update(state, batch)
+    assert metrics.mismatch_max < 5e-4
+    assert metrics.rows == 16
 
     def failing(board):
         raise OSError("no sandbox")

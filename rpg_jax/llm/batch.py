@@ -9,6 +9,7 @@ import numpy as np
 
 from rpg_jax.llm.head import MaskTable
 from rpg_jax.llm.sampling import bucket
+from rpg_jax.llm.sharding import to_host
 
 
 class PPOBatch(NamedTuple):
@@ -162,12 +163,13 @@ def batch_from_completions(
     prompt_mask = np.repeat(np.asarray(prompt_mask), samples, axis=0)
     left = ((0, 0), (bucket(prompt.shape[1]) - prompt.shape[1], 0))
     tokens, mask, log_probs = (
-        np.asarray(x)
+        to_host(x)
         for x in (completions.tokens, completions.mask, completions.log_probs)
     )
-    index = None
+    table = index = None
     if completions.logit_mask is not None:
-        index = np.asarray(completions.logit_mask.index)
+        index = to_host(completions.logit_mask.index)
+        table = to_host(completions.logit_mask.table)
     full = bucket(tokens.shape[1])
     width = bucket(max(1, int(mask.sum(axis=1).max()))) if trim else full
 
@@ -181,11 +183,7 @@ def batch_from_completions(
         fit(mask),
         fit(log_probs),
         reward,
-        logit_mask=(
-            None
-            if index is None
-            else MaskTable(completions.logit_mask.table, fit(index))
-        ),
+        logit_mask=(None if index is None else MaskTable(table, fit(index))),
         **options,
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 AXES = ("data", "fsdp")
@@ -98,6 +99,13 @@ def place(tree: Any, shardings: Any) -> Any:
     if isinstance(shardings, NamedSharding):
         shardings = jax.tree.map(lambda _: shardings, tree)
     return jax.tree.map(_place_leaf, tree, shardings)
+
+
+def to_host(array: Any) -> np.ndarray:
+    """The whole array as NumPy on every process; a collective if it is spread out."""
+    if isinstance(array, jax.Array) and not array.is_fully_addressable:
+        return np.asarray(multihost_utils.process_allgather(array, tiled=True))
+    return np.asarray(array)
 
 
 def _place_leaf(leaf: Any, sharding: NamedSharding) -> jax.Array:
