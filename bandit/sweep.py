@@ -174,7 +174,7 @@ def load_cell(path: Path) -> CellResult:
       ValueError: if the file is damaged; the message names it.
     """
     try:
-        with np.load(path) as data:
+        with path.open("rb") as file, np.load(file) as data:
             header = json.loads(str(data["header"]))
             arrays = {name: data[name] for name in data.files if name != "header"}
         return CellResult(**arrays, **{**header, "seconds": tuple(header["seconds"])})

@@ -7,6 +7,7 @@ Exit codes: 0 done, 1 the work failed, 2 the command line or its files are wrong
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from absl import app, flags, logging
 
@@ -40,11 +41,12 @@ def _underscored(argv: Sequence[str]) -> list[str]:
     return words
 
 
-def run(main: Callable[[], int | None]) -> None:
+def run(main: Callable[[], int | None], argv: Sequence[str] | None = None) -> NoReturn:
     """Parses flags and runs ``main``; never returns.
 
     Args:
       main: reads ``flags.FLAGS``; returns an exit code, None meaning 0.
+      argv: the command line, program name first; ``sys.argv`` by default.
     """
 
     def parse(argv: Sequence[str]) -> list[str]:
@@ -74,7 +76,8 @@ def run(main: Callable[[], int | None]) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 141
 
-    app.run(guarded, flags_parser=parse)
+    app.run(guarded, argv=argv, flags_parser=parse)
+    raise AssertionError("app.run returned")
 
 
 def int_list(name: str, values: Sequence[str], *, minimum: int = 1) -> list[int]:
