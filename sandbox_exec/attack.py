@@ -7,37 +7,32 @@ leaks is judged from outside.
 """
 
 import contextlib
-import fcntl
 import glob
 import hashlib
-import importlib.util
 import json
 import os
 import pty
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import termios
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from .bwrap import find_bwrap
 from .errors import SandboxError
 from .isolation import probe_isolation
 from .janitor import remove_folder
-from .limits import Level, Limits
-from .protocol import RunRecord, ScriptJob
+from .limits import Level
+from .protocol import RunRecord
 from .slots import available_cores
 
 _LATE_S = 2.0  # grace on a loaded machine, on top of what an attack allows
-_MEMORY: list[bytes] = []
 
 
 @dataclass
@@ -325,9 +320,9 @@ def _run_victim(attack: dict, level: str, stage: Path) -> tuple[str, bool]:
     """Start the victim harness, wait for it; return (how it ended, it hung)."""
     root = str(Path(__file__).resolve().parent.parent)
     code = (
-        f"import sys; sys.path.insert(0, {root!r}); from sandbox_exec import attack; "
+        f"import sys; sys.path.insert(0, {root!r}); from sandbox_exec import victim; "
     )
-    code += f"attack.victim({str(stage / 'spec.json')!r})"
+    code += f"victim.victim({str(stage / 'spec.json')!r})"
     command = [sys.executable, "-c", code]
     bare = level == "naive" or Level.parse(level) < Level.NAMESPACES
     if bare and "pid_namespace" in attack.get("needs", ()):
@@ -428,97 +423,3 @@ def _survivors(mark: str) -> int:
         quiet = 0 if found else quiet + 1
         time.sleep(0.01)
     return len(seen)
-
-
-def victim(spec_path: str) -> None:
-    """The harness under attack: holds secrets, runs the script, writes what it saw."""
-    spec = json.loads(Path(spec_path).read_text())
-    attack, stage = spec["attack"], Path(spec["stage"])
-    _MEMORY.append(("CANARY-MEM-" + secrets.token_hex(8)).encode())
-    answers = os.open(spec["answers"], os.O_RDONLY)
-    os.set_inheritable(answers, True)
-    ledger = open(stage / "grader" / "ledger.txt", "a")  # noqa: SIM115
-    if attack.get("probe") == "pty":
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    limits = dict(attack.get("limits", {}))
-    cores = limits.pop("cores", None)
-    job = ScriptJob(
-        script=(Path(spec["corpus"]) / f"{attack['id']}.py").read_bytes(),
-        inputs=stage / "inputs",
-        limits=replace(Limits(wall_s=attack["timeout_s"]), **limits),
-        env={
-            "A_MARK": spec["mark"],
-            "A_PRIVATE": spec["answers"],
-            "A_INPUT": str(stage / "inputs"),
-            "A_OUTSIDE": str(stage / "outside"),
-            "A_GRADER": str(stage / "grader" / "grader.py"),
-            "A_PORT": str(spec["port"]),
-        },
-    )
-    result: dict = {"next": "", "cleanup": "", "harness_error": ""}
-    try:
-        runner = _naive_victim if spec["level"] == "naive" else _sandbox_victim
-        runner(job, spec, cores, result)
-    except Exception as error:
-        result["harness_error"] = f"{type(error).__name__}: {error}"
-    ledger.close()
-    partial = stage / "result.part"
-    partial.write_text(json.dumps(result))
-    partial.rename(stage / "result.json")
-
-
-def _note(result: dict, record: RunRecord, started: float) -> None:
-    result["call_s"] = time.monotonic() - started
-    result["record"] = record.to_dict()
-    data = record.submission_bytes or b""
-    result["submission"] = data[: 1 << 20].decode("utf-8", "replace")
-
-
-def _inspection(job: ScriptJob, spec: dict) -> ScriptJob:
-    source = (Path(spec["corpus"]) / "inspect_leftovers.py").read_bytes()
-    return replace(job, script=source, run_id=None, limits=Limits(wall_s=20))
-
-
-def _sandbox_victim(
-    job: ScriptJob, spec: dict, cores: int | None, result: dict
-) -> None:
-    from .environment import Environment
-    from .pool import LocalPool
-    from .runner import Engine
-
-    # The level was probed before: probing again in every victim would only cost time.
-    engine = Engine(
-        level=Level.parse(spec["level"]),
-        env=Environment.of(),
-        as_nobody=spec["as_nobody"],
-    )
-    chosen = available_cores()[:cores] if cores else None
-    with LocalPool(
-        1, engine=engine, cores=chosen, calibrate=False, rerun_contended=False
-    ) as pool:
-        started = time.monotonic()
-        record = pool.submit(job).result()
-        _note(result, record, started)
-        if spec["attack"]["expect"].get("next_clean"):
-            after = pool.submit(_inspection(job, spec)).result()
-            result["next"] = after.stdout_head + after.stderr_head + after.error
-    left = [path.name for path in Path(tempfile.gettempdir()).glob("sbx-*")]
-    result["cleanup"] = f"left {left}" if left else ""
-
-
-def _naive_victim(job: ScriptJob, spec: dict, cores: int | None, result: dict) -> None:
-    path = Path(spec["corpus"]) / "naive.py"
-    module_spec = importlib.util.spec_from_file_location("naive", path)
-    naive = importlib.util.module_from_spec(module_spec)
-    module_spec.loader.exec_module(naive)
-    flaws, work = set(spec["attack"].get("flaws", ())), Path(spec["stage"]) / "work"
-    started = time.monotonic()
-    record = naive.run(job, work, flaws)
-    _note(result, record, started)
-    if spec["attack"]["expect"].get("next_clean"):
-        after = naive.run(_inspection(job, spec), work, set())
-        result["next"] = after.stdout_head + after.stderr_head
-    if spec["attack"]["expect"].get("cleanup_ok"):
-        result["cleanup"] = naive.clean(work, flaws)
-        if result["cleanup"]:
-            shutil.rmtree(work, ignore_errors=True)

@@ -8,13 +8,14 @@ import time
 from dataclasses import dataclass, replace
 
 from . import isolation
+from .box import Launched
 from .cgroup import RunCgroup
 from .collect import collect
 from .environment import Environment
 from .errors import SandboxError
 from .household import HOUSEHOLD
 from .inputs import check_inputs, readable_by_all
-from .launch import Launched, launch
+from .launch import launch
 from .limits import Level
 from .protocol import Isolation, RunRecord, ScriptJob, Slot, SlotUse
 from .slots import CoreClock, cpu_model, make_slots, slot_use

@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .box import Launched
 from .cgroup import RunCgroup
-from .launch import Launched
 from .limits import Limits
 from .output import OutputTail
 
