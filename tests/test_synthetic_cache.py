@@ -297,6 +297,28 @@ def test_changed_real_data_are_carved_again(real_layout, tmp_path):
     assert second.public != first.public
 
 
+@pytest.mark.parametrize("damage", ["column", "picture", "bytes"])
+def test_damaged_real_data_are_one_clear_line(real_layout, tmp_path, damage):
+    base, _ = real_layout
+    own = tmp_path / "data"
+    shutil.copytree(base, own)
+    public = own / "leaf-classification" / "prepared" / "public"
+    if damage == "column":
+        text = (public / "train.csv").read_text()
+        (public / "train.csv").write_text(text.replace("species", "kind", 1))
+    elif damage == "picture":
+        next((public / "images").iterdir()).unlink()
+        for path in sorted((public / "images").iterdir())[::2]:
+            path.unlink()
+    else:
+        (public / "train.csv").write_bytes(b"id,species\n1,\xff\xfe\n")
+    with pytest.raises(TaskError, match=r"leaf|missing") as caught:
+        prepare_task("leaf-classif", data="mlebench", data_dir=own, cache_dir=tmp_path)
+    assert "\n" not in str(caught.value)
+    assert "again" in str(caught.value)
+    assert _visible(tmp_path / "mlebench") == set()
+
+
 def test_missing_and_half_prepared_real_data_name_the_command(real_layout, tmp_path):
     base, _ = real_layout
     with pytest.raises(TaskError, match="mlebench prepare -c leaf-classification"):

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from experiments.tasks.registry import TaskError
 from experiments.tasks.splits import RULES, SplitRule, split_rng, validation_mask
 from experiments.tasks.synthetic.common import one_hot, write_csv, write_zip
 
@@ -311,11 +312,19 @@ def carve(short: str, seed: int, src: Path, public: Path, private: Path) -> None
 
     Raises:
         FileNotFoundError: `src` lacks a file that the task must have.
+        TaskError: a file is damaged, or lacks a column or an archive member.
     """
     from experiments.tasks.carve_special import SPECIAL
 
     carver: Callable = SPECIAL.get(short, carve_table)
-    carver(short, seed, src, public, private)
+    try:
+        carver(short, seed, src, public, private)
+    except (KeyError, ValueError, zipfile.BadZipFile) as error:
+        # Also undecodable text, broken JSON and csv, an archive without a member.
+        raise TaskError(
+            f"{short}: the files below {src} are not as the task's record says "
+            f"({type(error).__name__}: {error}); prepare them again"
+        ) from error
     if (src / "description.md").exists():
         link_or_copy(src / "description.md", public / "description.md")
 
