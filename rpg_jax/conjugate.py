@@ -244,6 +244,22 @@ def _definite(scale: Array) -> Array:
     )
 
 
+def _expand(niw: NIW, batch: tuple[int, ...]) -> NIW:
+    """The same parameters for every element of a batch, spelled out.
+
+    Implicit promotion of ranks would do, but users may have forbidden it.
+    """
+    batch = jnp.broadcast_shapes(niw.kappa.shape, batch)
+    dim = niw.mean.shape[-1]
+    return NIW(
+        mean=jnp.broadcast_to(niw.mean, (*batch, dim)),
+        kappa=jnp.broadcast_to(niw.kappa, batch),
+        nu=jnp.broadcast_to(niw.nu, batch),
+        scale=jnp.broadcast_to(niw.scale, (*batch, dim, dim)),
+        residual=jnp.broadcast_to(niw.residual, (*batch, dim)),
+    )
+
+
 def posterior(prior: NIW, data: Moments) -> NIW:
     """Conjugate posterior of a prior given centred statistics.
 
@@ -254,6 +270,7 @@ def posterior(prior: NIW, data: Moments) -> NIW:
       prior: parameters with batch shape broadcastable to that of ``data``.
       data: statistics from ``moments``, ``merge`` or ``segment_moments``.
     """
+    prior = _expand(prior, data.count.shape)
     kappa = prior.kappa + data.count
     gap = (data.mean - prior.mean) + (data.residual - prior.residual)
     share = data.count / kappa
@@ -362,6 +379,7 @@ def fit_slots(
         residual=jnp.zeros((*count.shape, 2), r.dtype),
         rejected=rejected,
     )
+    carried = _expand(carried, count.shape)
     fitted = posterior(forget(carried, forgetting), data)
     enough = count >= 2
     niw = jax.tree.map(

@@ -332,6 +332,19 @@ def test_vmap_and_batch_dimensions_agree():
         strict=True,
     ):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9)
+    # One prior for the whole batch is spread over it, ranks promoted explicitly.
+    for a, b in zip(
+        jax.tree.leaves(conjugate.update(prior, x, mask)),
+        jax.tree.leaves(conjugate.update(niw, x, mask)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a, b)
+    for a, b in zip(
+        jax.tree.leaves(conjugate.fit_slots(prior, x[..., 0], x[..., 1], mask)),
+        jax.tree.leaves(conjugate.fit_slots(niw, x[..., 0], x[..., 1], mask)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a, b)
     for a, b in zip(
         jax.tree.leaves(conjugate.fit_slots(niw, x[..., 0], x[..., 1], mask)),
         jax.tree.leaves(jax.vmap(conjugate.fit_slots)(niw, x[..., 0], x[..., 1], mask)),
