@@ -198,28 +198,35 @@ def user_layer(level: Level, as_nobody: bool) -> dict[str, str]:
     return layers if level is Level.FULL else {**layers, "pids": bounded}
 
 
-def probe_isolation(python: str | os.PathLike | None = None) -> IsolationReport:
+def probe_isolation(
+    python: str | os.PathLike | None = None,
+    *,
+    levels: tuple[Level, ...] = tuple(Level),
+) -> IsolationReport:
     """Run the canaries at every level and report what held.
 
     Args:
         python: interpreter that scripts will use; the running one by default.
+        levels: levels to try; all by default.
 
     The result is kept for the life of the process (per interpreter and user).
     """
     env = Environment.of(python)
     overrides = (os.environ.get(bwrap.OVERRIDE), os.environ.get("SANDBOX_EXEC_CGROUP"))
-    return _probe(env.python, os.geteuid(), overrides)
+    return _probe(env.python, os.geteuid(), overrides, levels)
 
 
 @functools.lru_cache(maxsize=8)
-def _probe(python: str, euid: int, overrides: tuple) -> IsolationReport:
+def _probe(
+    python: str, euid: int, overrides: tuple, levels: tuple[Level, ...]
+) -> IsolationReport:
     env = Environment.of(python)
     held: dict[Level, dict[str, bool]] = {}
     missing: dict[Level, str] = {}
     as_nobody = euid == 0
     HOUSEHOLD.acquire()
     try:
-        for level in sorted(Level, reverse=True):
+        for level in sorted(levels, reverse=True):
             reason = _prerequisite(level)
             if not reason:
                 try:
@@ -241,7 +248,7 @@ def _probe(python: str, euid: int, overrides: tuple) -> IsolationReport:
         HOUSEHOLD.release()
     if Level.POSIX in missing:
         raise IsolationError(f"no script can be run here: {missing[Level.POSIX]}")
-    best = max(level for level in Level if level not in missing)
+    best = max((x for x in levels if x not in missing), default=Level.POSIX)
     return IsolationReport(level=best, held=held, missing=missing, as_nobody=as_nobody)
 
 

@@ -54,10 +54,16 @@ class Engine:
             SandboxError: the interpreter cannot be used.
         """
         env = Environment.of(python)
+        least = Level.parse(require)
+        exactly = None if level is None else Level.parse(level)
+        tries = [x for x in sorted(Level, reverse=True) if x >= least]
+        for candidate in tries if exactly is None else [exactly]:
+            # One level at a time: the best usually holds, the others cost start-up.
+            report = isolation.probe_isolation(env.python, levels=(candidate,))
+            if candidate not in report.missing:
+                return cls(level=candidate, env=env, as_nobody=report.as_nobody)
         report = isolation.probe_isolation(env.python)
-        chosen = report.choose(
-            Level.parse(require), None if level is None else Level.parse(level)
-        )
+        chosen = report.choose(least, exactly)
         return cls(level=chosen, env=env, as_nobody=report.as_nobody)
 
     def run(

@@ -16,7 +16,7 @@ from .limits import Limits
 from .output import OutputTail
 
 _SAMPLE_S = 0.05
-_SAMPLE_CGROUP_S = 0.2
+_SAMPLE_SELDOM_S = 0.2
 # As root no rlimit bounds the processes of one user, so without a control group the
 # count is watched closely.
 _SAMPLE_FORKS_S = 0.004
@@ -57,7 +57,9 @@ class Supervisor:
         self._group = group
         self._cancel_fd = cancel_fd
         self._watch_forks = watch_forks and group is None and launched.proc_fd >= 0
-        self._sample_s = _SAMPLE_CGROUP_S if group is not None else _SAMPLE_S
+        # Without namespaces a sample walks the whole folder: seldom, then.
+        seldom = group is not None or launched.folder is not None
+        self._sample_s = _SAMPLE_SELDOM_S if seldom else _SAMPLE_S
         self.stdout = OutputTail(limits.output_kb << 10)
         self.stderr = OutputTail(limits.output_kb << 10)
         self.outcome = Outcome()

@@ -7,8 +7,9 @@ import wave
 import zipfile
 
 import pytest
+from synthetic_helpers import SHORTS, read_text, shared_cache
 
-from experiments.tasks import TaskError, get_task
+from experiments.tasks import TaskError, get_task, prepare_task
 from experiments.tasks.prompts import (
     Attempt,
     Budget,
@@ -316,3 +317,30 @@ def test_one_script_is_found(answer, script):
 def test_other_answers_are_refused(answer, words):
     with pytest.raises(NoScript, match=words):
         extract_script(answer)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    cache = shared_cache(tmp_path_factory)
+    return lambda short: prepare_task(short, cache_dir=cache)
+
+
+@pytest.mark.parametrize("short", SHORTS)
+def test_every_task_is_described_by_its_files(prepared, short):
+    data = prepared(short)
+    task = data.task
+    names = [entry.name for entry in describe(data.public)]
+    listed = [name.split(" > ")[0] for name in names]
+    for pattern in task.files:
+        assert pattern in listed, names
+    sample = read_text(data.sample)
+    for style, limit in (("full", 4500), ("compact", 2500)):
+        text = prompt(task, data.public, style=style)
+        assert len(text) < limit
+        assert str(len(sample)) in text
+        assert task.id_column in text
+        assert list(sample.columns)[-1] in text
+        assert f"{task.wall_limit_s:g} s" in text
+        # Nothing of the answers' own folder, and no path of this machine.
+        assert str(data.answers.parent) not in text
+        assert str(data.public) not in text

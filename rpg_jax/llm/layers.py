@@ -20,12 +20,32 @@ def linear(x: jax.Array, w: Weight) -> jax.Array:
     Args:
         x: inputs [..., in].
         w: kernel [in, out], or ``{"kernel", "lora_a" [in, r], "lora_b" [r, out]}``
-            with any scale already inside ``lora_b`` (Hu et al. 2021).
+            with any scale already inside ``lora_b`` (Hu et al. 2021), or
+            ``{"transposed" [out, in]}`` for few rows on a CPU.
     """
     if isinstance(w, Mapping):
+        if "transposed" in w:
+            return few_rows_product(x, w["transposed"])
         kernel, a, b = (w[k].astype(x.dtype) for k in ("kernel", "lora_a", "lora_b"))
         return x @ kernel + (x @ a) @ b
     return x @ w.astype(x.dtype)
+
+
+def few_rows_product(x: jax.Array, wt: jax.Array) -> jax.Array:
+    """y = x W from W^T [out, in] as the left operand: fast for few rows on a CPU.
+
+    XLA's CPU products of 4 to 32 rows run 1.2 to 2 times faster with the large matrix
+    on the left. It would put it back on the right, hence the barrier.
+    """
+    rows = x.reshape(-1, x.shape[-1])
+    out = jax.lax.dot_general(
+        wt.astype(x.dtype),
+        rows,
+        (((1,), (1,)), ((), ())),
+        preferred_element_type=x.dtype,
+    )
+    out = jax.lax.optimization_barrier(out).T
+    return out.reshape(*x.shape[:-1], wt.shape[0])
 
 
 def rms_norm(

@@ -18,8 +18,9 @@ import numpy as np
 from rpg_jax.llm.config import ModelConfig
 from rpg_jax.llm.distribution import adjusted_log_probs, draw
 from rpg_jax.llm.head import MaskTable
-from rpg_jax.llm.models import model_for
-from rpg_jax.llm.transformer import Cache, Params, unstack
+from rpg_jax.llm.layers import few_rows_product
+from rpg_jax.llm.models import family_of, is_spec, model_for
+from rpg_jax.llm.transformer import Cache, Params, TensorSpec, unstack
 
 
 class Completions(NamedTuple):
@@ -74,6 +75,7 @@ class _Plan(NamedTuple):
     top_k: int | None
     top_p: bool
     penalty: bool
+    few_rows: bool
     dtype: str
 
 
@@ -174,6 +176,7 @@ def sample(
         top_k=top_k,
         top_p=top_p is not None,
         penalty=presence_penalty != 0,
+        few_rows=_few_rows_on_cpu(params, batch),
         dtype=dtype.name,
     )
     rows = jnp.arange(batch) if rows is None else jnp.asarray(rows)
@@ -190,7 +193,9 @@ def sample(
     )
     tokens, mask = _pad_to(prompts, prompt_mask, bucket(prompts.shape[1]))
     state = _prefill(params, tokens, mask, knobs, config=config, plan=plan)
-    weights = _decoding_weights(params, config=config, dtype=plan.dtype)
+    weights = _decoding_weights(
+        params, config=config, dtype=plan.dtype, transpose=plan.few_rows
+    )
     step = 0
     while step < max_new_tokens:
         step = max_new_tokens if progress is None else step + progress_every
@@ -333,20 +338,42 @@ def _decode(weights, state, knobs, limit, *, config, plan) -> _State:
             cache=state.cache,
             compute_dtype=jnp.dtype(plan.dtype),
         )
-        logits = model.logits(weights, hidden[:, 0])
+        if plan.few_rows:
+            head = model.head_weight(weights)
+            logits = few_rows_product(hidden[:, 0], head).astype(jnp.float32)
+        else:
+            logits = model.logits(weights, hidden[:, 0])
         return _emit(state._replace(cache=cache), logits, knobs, plan)
 
     return jax.lax.while_loop(lambda s: (s.t < limit) & ~jnp.all(s.done), body, state)
 
 
-@functools.partial(jax.jit, static_argnames=("config", "dtype"))
-def _decoding_weights(params, *, config, dtype) -> Params:
+@functools.partial(jax.jit, static_argnames=("config", "dtype", "transpose"))
+def _decoding_weights(params, *, config, dtype, transpose) -> Params:
     """The weights as decoding reads them: one tree per layer, in the compute dtype."""
     # Vectors (norms, decays) keep float32; everything larger is a matrix.
-    return jax.tree.map(
+    weights = jax.tree.map(
         lambda x: x.astype(dtype) if x.ndim > 1 else x,
         model_for(config).unstack(params),
     )
+    if transpose:
+        specs = family_of(config).layer_specs
+        weights["layers"] = [
+            jax.tree.map(_transposed, specs(config, kind), layer, is_leaf=is_spec)
+            for kind, layer in zip(config.layer_types, weights["layers"], strict=True)
+        ]
+    return weights
+
+
+def _transposed(spec: TensorSpec, w: Any) -> Any:
+    plain = spec.kind == "kernel" and isinstance(w, jax.Array)
+    return {"transposed": w.T} if plain else w
+
+
+def _few_rows_on_cpu(params: Params, batch: int) -> bool:
+    """Whether products go faster with the weights on the left."""
+    device = next(iter(params["embed"].devices()))
+    return device.platform == "cpu" and 4 <= batch <= 64
 
 
 def _emit(state: _State, logits: jax.Array, knobs: _Knobs, plan: _Plan) -> _State:
