@@ -1,6 +1,9 @@
 """The same guarantees for a harness that is an ordinary user."""
 
 import json
+import os
+import tempfile
+from pathlib import Path
 
 import pytest
 from sandbox_help import copy_for_user, delegated_cgroup, ordinary_user, run_as
@@ -12,8 +15,12 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    return copy_for_user(tmp_path_factory.mktemp("user") / "copy", USER)
+def place():
+    # Not below pytest's own folder: that is closed to others, and other sessions of
+    # pytest remove its older parts while this one may still be at work.
+    with tempfile.TemporaryDirectory(prefix="sandbox-user-") as folder:
+        os.chmod(folder, 0o755)
+        yield copy_for_user(Path(folder, "copy"), USER)
 
 
 def test_ordinary_user_without_groups_gets_namespaces_and_a_reason(place):
