@@ -15,7 +15,8 @@ class PPOHyper:
             a learned value per token with GAE(1, 1) (the paper's).
         epochs: passes over the batch.
         minibatches: optimizer steps per pass.
-        microbatch: rows per forward pass; gradients are accumulated over them.
+        microbatch: rows per forward pass; gradients are accumulated over them. A
+            batch is padded with empty rows to a multiple of it (and of minibatches).
         clip_eps: PPO's trust region for the token's ratio.
         clip_eps_high: another upper bound, or None.
         max_kl: stop the passes once the mean KL from the sampling policy exceeds this,
