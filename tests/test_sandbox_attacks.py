@@ -37,11 +37,16 @@ def test_corpus_is_complete():
         assert entry["expect"], entry["id"]
 
 
-def _params(level: str):
-    for entry in ATTACKS:
-        quick = entry["id"] in QUICK
-        marks = () if quick else (pytest.mark.slow,)
-        yield pytest.param(entry, id=f"{level}-{entry['id']}", marks=marks)
+def _params(level: str) -> list:
+    slow = (pytest.mark.slow,)
+    return [
+        pytest.param(
+            entry,
+            id=f"{level}-{entry['id']}",
+            marks=() if entry["id"] in QUICK else slow,
+        )
+        for entry in ATTACKS
+    ]
 
 
 def _check(entry: dict, level: Level) -> None:
