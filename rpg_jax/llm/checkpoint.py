@@ -209,7 +209,7 @@ class Checkpoints:
             path, n = self._path(step), 1
             while (aside := path.with_name(f"aside-{n}-{path.name}")).exists():
                 n += 1
-            # In this order: a manifest must never meet a directory it does not describe.
+            # In this order: a manifest must not meet a directory of other content.
             self._manifest_path(step).unlink(missing_ok=True)
             path.rename(aside)
         _barrier(f"checkpoints-aside-{step}")
