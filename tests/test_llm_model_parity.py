@@ -83,7 +83,14 @@ def build_reference(name):
     return model.eval()
 
 
-@pytest.fixture(scope="module", params=[*VARIANTS, "llama"])
+CASES = [
+    "qwen-tied",
+    pytest.param("qwen-untied-odd", marks=pytest.mark.slow),
+    "llama",
+]
+
+
+@pytest.fixture(scope="module", params=CASES)
 def pair(request, tmp_path_factory):
     """The reference, and our model read from the folder that the reference saved."""
     reference = build_reference(request.param)
