@@ -72,7 +72,10 @@ def test_every_form_of_mask_means_the_same(data):
     np.testing.assert_array_equal(dense.entropy, by_table.entropy)
     row = token_log_probs(hidden, weight, targets, logit_mask=table[1])
     tiled = token_log_probs(
-        hidden, weight, targets, logit_mask=jnp.broadcast_to(table[1][None, None], (B, T, V))
+        hidden,
+        weight,
+        targets,
+        logit_mask=jnp.broadcast_to(table[1][None, None], (B, T, V)),
     )
     np.testing.assert_allclose(row.log_prob, tiled.log_prob, rtol=1e-6)
 
