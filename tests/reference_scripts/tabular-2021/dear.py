@@ -22,7 +22,8 @@ def features(frame):
 model = HistGradientBoostingClassifier(
     max_iter=150,
     early_stopping=False,
-    learning_rate=0.15,
+    learning_rate=0.06,
+    min_samples_leaf=40,
     categorical_features=["soil", "area"],
     random_state=0,
 )
