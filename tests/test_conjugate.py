@@ -187,6 +187,15 @@ def test_merge_property(a, b, c):
         assert (np.diagonal(got.scatter) >= 0).all()
 
 
+@jax.jit
+def everything(prior, x, mask):
+    """Statistics, statistics by segment, posterior, and a gradient through it."""
+    stats = conjugate.moments(x, mask)
+    cells = conjugate.segment_moments(x, jnp.zeros(len(x), jnp.int32), 2, mask)
+    grad = jax.grad(lambda v: conjugate.update(prior, v, mask).scale.sum())(x)
+    return stats, cells, conjugate.posterior(prior, stats), grad
+
+
 BAD = [np.nan, np.inf, -np.inf, 1e20, 3e38]
 
 
@@ -199,23 +208,18 @@ def test_bad_rows_are_left_out_and_counted(value, column):
     mask = np.ones(20, bool)
     mask[11] = False  # nobody asked for this one
     clean = np.delete(x, [3, 11], axis=0)
-    stats = jax.jit(conjugate.moments)(jnp.asarray(dirty), jnp.asarray(mask))
+    prior = conjugate.niw_prior()
+    stats, cells, fitted, grad = everything(
+        prior, jnp.asarray(dirty), jnp.asarray(mask)
+    )
     assert stats.rejected == 1
     assert stats.count == 18
-    prior = conjugate.niw_prior()
-    assert_close(conjugate.posterior(prior, stats), reference(prior, clean))
-    cells = conjugate.segment_moments(
-        jnp.asarray(dirty), jnp.zeros(20, jnp.int32), 2, jnp.asarray(mask)
-    )
+    assert_close(fitted, reference(prior, clean))
     assert cells.rejected == 1
     np.testing.assert_array_equal(cells.count, [18, 0])
-    merged = conjugate.merge(stats, stats)
-    assert merged.rejected == 2
-    grad = jax.grad(
-        lambda v: conjugate.update(prior, v, jnp.asarray(mask)).scale.sum()
-    )(jnp.asarray(dirty))
     assert np.isfinite(grad).all()
     assert not grad[np.array([3, 11])].any()
+    assert conjugate.merge(stats, stats).rejected == 2
 
 
 def test_the_largest_accepted_values_do_not_overflow():
@@ -235,12 +239,13 @@ def test_no_data_leaves_the_prior():
 def test_scale_stays_definite_when_rounding_would_break_it():
     # Correlation 1 to rounding and a prior far below the data's last digit.
     rng = np.random.default_rng(8)
+    update = jax.jit(conjugate.update)
     for factor in (3.0, 1e3, 1e6, 1e-6):
         z = rng.normal(size=400) * 1e4
         x = np.stack([z, factor * z], axis=-1).astype(np.float32)
         niw = conjugate.niw_prior(scale=1e-6)
         for part in np.split(x, 8):
-            niw = conjugate.update(niw, jnp.asarray(part))
+            niw = update(niw, jnp.asarray(part))
             assert_definite(niw.scale)
         assert_close(niw, reference(conjugate.niw_prior(scale=1e-6), x))
 
@@ -326,31 +331,24 @@ def test_vmap_and_batch_dimensions_agree():
     mask = jnp.asarray(rng.random((3, 20)) < 0.7)
     prior = conjugate.niw_prior()
     niw = jax.tree.map(lambda v: jnp.broadcast_to(v, (3, *v.shape)), prior)
-    for a, b in zip(
-        conjugate.update(niw, x, mask),
-        jax.vmap(conjugate.update, (None, 0, 0))(prior, x, mask),
-        strict=True,
-    ):
-        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9)
-    # One prior for the whole batch is spread over it, ranks promoted explicitly.
-    for a, b in zip(
-        jax.tree.leaves(conjugate.update(prior, x, mask)),
-        jax.tree.leaves(conjugate.update(niw, x, mask)),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(a, b)
-    for a, b in zip(
-        jax.tree.leaves(conjugate.fit_slots(prior, x[..., 0], x[..., 1], mask)),
-        jax.tree.leaves(conjugate.fit_slots(niw, x[..., 0], x[..., 1], mask)),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(a, b)
-    for a, b in zip(
-        jax.tree.leaves(conjugate.fit_slots(niw, x[..., 0], x[..., 1], mask)),
-        jax.tree.leaves(jax.vmap(conjugate.fit_slots)(niw, x[..., 0], x[..., 1], mask)),
-        strict=True,
-    ):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-9)
+
+    @jax.jit
+    def run(prior, niw):
+        slots = (x[..., 0], x[..., 1], mask)
+        # One prior for the whole batch is spread over it, ranks promoted explicitly.
+        return [
+            (conjugate.update(prior, x, mask), conjugate.fit_slots(prior, *slots)),
+            (conjugate.update(niw, x, mask), conjugate.fit_slots(niw, *slots)),
+            (
+                jax.vmap(conjugate.update, (None, 0, 0))(prior, x, mask),
+                jax.vmap(conjugate.fit_slots)(niw, *slots),
+            ),
+        ]
+
+    spread, batched, mapped = run(prior, niw)
+    for other in (batched, mapped):
+        for a, b in zip(jax.tree.leaves(spread), jax.tree.leaves(other), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-9)
 
 
 def test_one_trace_serves_every_mask():

@@ -40,21 +40,25 @@ def niw():
     prior = conjugate.niw_prior()
 
     @jax.jit
-    def stream(x):
-        def step(carry, row):
+    def three_ways(x, mask):
+        def step(carry, item):
             posterior, stats = carry
+            row, m = item[0][None], item[1][None]
             return (
-                conjugate.update(posterior, row[None]),
-                conjugate.merge(stats, conjugate.moments(row[None])),
+                conjugate.update(posterior, row, m),
+                conjugate.merge(stats, conjugate.moments(row, m)),
             ), None
 
         start = (prior, conjugate.empty_moments())
-        (posterior, stats), _ = jax.lax.scan(step, start, x)
-        return posterior, conjugate.posterior(prior, stats)
+        (posterior, stats), _ = jax.lax.scan(step, start, (x, mask))
+        batch = conjugate.update(prior, x, mask)
+        return batch, posterior, conjugate.posterior(prior, stats)
 
     for x in hard_data():
+        padded = np.full((300, 2), np.nan)
+        padded[: len(x)] = x
         mean, scale = (np.asarray(v, np.float64) for v in reference(x))
-        for got in (conjugate.update(prior, jnp.asarray(x)), *stream(jnp.asarray(x))):
+        for got in three_ways(jnp.asarray(padded), jnp.arange(300) < len(x)):
             assert got.scale.dtype == jnp.float64
             np.testing.assert_allclose(got.mean, mean, rtol=1e-10)
             np.testing.assert_allclose(got.scale, scale, rtol=1e-10)
@@ -63,54 +67,64 @@ def niw():
 
 def optimum():
     rng = np.random.default_rng(1)
+    solve = jax.jit(dinkelbach.optimal_rate)
     for _ in range(20):
         reward, duration = rng.gamma(1.0, 1.0, (3, 4)), np.exp(rng.normal(size=(3, 4)))
         best = max(
             reward[range(3), list(u)].sum() / duration[range(3), list(u)].sum()
             for u in itertools.product(range(4), repeat=3)
         )
-        got = dinkelbach.optimal_rate(jnp.asarray(reward), jnp.asarray(duration))
+        got = solve(jnp.asarray(reward), jnp.asarray(duration))
         np.testing.assert_allclose(got.rate, best, rtol=1e-13)
 
 
 def boltzmann():
     """k exact NPG steps from zero are Boltzmann at the running average of the rates."""
     rng = np.random.default_rng(2)
-    eta = 0.7
-    for _ in range(3):
+    eta, steps = 0.7, 40
+
+    @jax.jit
+    def run(reward, duration, rates):
+        def step(logits, rate):
+            value = reward - rate * duration
+            return updates.npg(logits, value, step_size=eta), None
+
+        return jax.nn.softmax(jax.lax.scan(step, jnp.zeros_like(reward), rates)[0])
+
+    for _ in range(20):
         reward, duration = rng.normal(size=(2, 5, 6))
-        duration = jnp.asarray(np.exp(duration))
-        reward = jnp.asarray(reward)
-        rates = rng.uniform(0, 1, 40)
-        logits = jnp.zeros((5, 6))
-        for rate in rates:
-            logits = updates.npg(logits, reward - rate * duration, step_size=eta)
-        average = rates.mean()
-        want = jax.nn.softmax(40 * eta * (reward - average * duration))
-        np.testing.assert_allclose(jax.nn.softmax(logits), want, rtol=0, atol=1e-13)
+        duration = np.exp(duration)
+        rates = rng.uniform(0, 1, steps)
+        got = run(*(jnp.asarray(v) for v in (reward, duration, rates)))
+        want = np.exp(steps * eta * (reward - rates.mean() * duration))
+        want /= want.sum(-1, keepdims=True)
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-13)
     assert theory.boltzmann_error(seed=0, number=50) < 1e-13
 
 
 def quantile():
     """The analytic quantile in float32 is the one in float64 to float32's digits."""
     rng = np.random.default_rng(3)
+
+    @jax.jit
+    def rate(reward, seconds, filled):
+        prior = conjugate.niw_prior(dtype=reward.dtype)
+        fit = conjugate.fit_slots(prior, reward, seconds, filled)
+        return ratio.ratio_quantile(fit.niw, fit.count)
+
     for n in (2, 8, 128):
         for spread in (0.01, 0.5, 1.2):
-            log_seconds = rng.normal(6, spread, n)
-            seconds = np.exp(log_seconds)
-            reward = 0.7 * seconds * (1 + 0.1 * rng.normal(size=n))
-            got = []
-            for dtype in (jnp.float64, jnp.float32):
-                fit = conjugate.fit_slots(
-                    conjugate.niw_prior(dtype=dtype),
-                    jnp.asarray(reward, dtype),
-                    jnp.asarray(seconds, dtype),
-                    jnp.ones(n, bool),
+            seconds = np.exp(rng.normal(6, spread, 128))
+            reward = 0.7 * seconds * (1 + 0.1 * rng.normal(size=128))
+            wide, narrow = (
+                rate(
+                    *(jnp.asarray(v, t) for v in (reward, seconds)), np.arange(128) < n
                 )
-                value = ratio.ratio_quantile(fit.niw, fit.count)
-                assert value.dtype == dtype
-                got.append(float(value))
-            np.testing.assert_allclose(got[1], got[0], rtol=1e-4)
+                for t in (jnp.float64, jnp.float32)
+            )
+            assert wide.dtype == jnp.float64
+            assert narrow.dtype == jnp.float32
+            np.testing.assert_allclose(narrow, wide, rtol=1e-4)
 
 
 if __name__ == "__main__":
