@@ -119,42 +119,39 @@ def delta_error(repeats: int, levels: list[Level]) -> list[dict]:
     return rows
 
 
-def fidelity(repeats: int, scale: int, loads: list[str]) -> list[dict]:
+def fidelity(repeats: int, scale: int, load: str) -> list[dict]:
     """Inflation and spread of delta for scripts queued on two slots, and unpinned."""
     slots = min(2, len(available_cores()))
+    text = LOADS[load].replace("{n}", str(scale)).encode()
+    job = ScriptJob(script=text, limits=LIMITS)
     rows = []
-    for load in loads:
-        text = LOADS[load].replace("{n}", str(scale)).encode()
-        job = ScriptJob(script=text, limits=LIMITS)
-        with LocalPool(slots, calibrate=False, rerun_contended=False) as pool:
+    with LocalPool(slots, calibrate=False, rerun_contended=False) as pool:
 
-            def batch(count: int, pool=pool, job=job) -> list:
-                futures = [pool.submit(replace(job, run_id=None)) for _ in range(count)]
-                return [future.result() for future in futures]
+        def batch(count: int) -> list:
+            jobs = [replace(job, run_id=None) for _ in range(count)]
+            return [f.result() for f in [pool.submit(one) for one in jobs]]
 
-            batch(slots)  # warm the page cache
-            lone = [r for _ in range(repeats) for r in batch(1)]
-            if lone[0].status != "ok":
-                rows.append({"load": load, "skipped": lone[0].stderr_tail[-200:]})
-                continue
-            base = statistics.median(r.delta_s for r in lone)
-            cpu = statistics.median(r.cpu_s for r in lone)
-            for count in (1, 2, 4):
-                records = [r for _ in range(repeats) for r in batch(count)]
-                deltas = [r.delta_s for r in records]
-                rows.append(
-                    {
-                        "load": load,
-                        "runner": f"{count} queued on {slots} slots",
-                        "lone_s": base,
-                        "inflation": statistics.fmean(deltas) / base,
-                        "cpu_inflation": statistics.fmean(r.cpu_s for r in records)
-                        / cpu,
-                        "cv": statistics.pstdev(deltas) / statistics.fmean(deltas),
-                        "contended": sum(r.slot.contended for r in records),
-                    }
-                )
-        rows.append(_unpinned(load, text, base, cpu, repeats))
+        batch(slots)  # warm the page cache
+        lone = [record for _ in range(repeats) for record in batch(1)]
+        if lone[0].status != "ok":
+            return [{"load": load, "skipped": lone[0].stderr_head[-200:]}]
+        base = statistics.median(record.delta_s for record in lone)
+        cpu = statistics.median(record.cpu_s for record in lone)
+        for count in (1, 2, 4):
+            records = [record for _ in range(repeats) for record in batch(count)]
+            deltas = [record.delta_s for record in records]
+            rows.append(
+                {
+                    "load": load,
+                    "runner": f"{count} queued on {slots} slots",
+                    "lone_s": base,
+                    "inflation": statistics.fmean(deltas) / base,
+                    "cpu_inflation": statistics.fmean(r.cpu_s for r in records) / cpu,
+                    "cv": statistics.pstdev(deltas) / statistics.fmean(deltas),
+                    "contended": sum(r.slot.contended for r in records),
+                }
+            )
+    rows.append(_unpinned(load, text, base, cpu, repeats))
     return rows
 
 
@@ -209,13 +206,13 @@ def _holds(level: Level) -> bool:
 
 
 def _print(title: str, rows: list[dict]) -> None:
-    print(f"\n{title}")
+    print(f"\n{title}", flush=True)
     for row in rows:
         cells = (
             f"{key}={value:.3f}" if isinstance(value, float) else f"{key}={value}"
             for key, value in row.items()
         )
-        print("  " + "  ".join(cells))
+        print("  " + "  ".join(cells), flush=True)
 
 
 def main() -> None:
@@ -245,8 +242,11 @@ def main() -> None:
         _print("CPU seconds against the script's own count", result["cpu"])
     if "fidelity" in parts:
         loads = options.loads.split(",")
-        result["fidelity"] = fidelity(max(1, repeats // 3), options.scale, loads)
-        _print("delta of queued scripts", result["fidelity"])
+        result["fidelity"] = []
+        for load in loads:  # each takes a while: show it when it is there
+            rows = fidelity(max(1, repeats // 3), options.scale, load)
+            _print(f"delta of queued scripts: {load}", rows)
+            result["fidelity"] += rows
     if options.out is not None:
         options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
