@@ -135,6 +135,7 @@ def test_report_writes_what_it_found(tmp_path, monkeypatch, capsys):
     assert (folder / "theory.pdf").read_bytes().startswith(b"%PDF")
     assert "FAILED" not in capsys.readouterr().out
     wrong = theory.Check("a", "b", 1.0, "0", False)
-    monkeypatch.setattr(theory, "check_boltzmann", lambda seed: [wrong])
+    monkeypatch.setattr(theory, "run", lambda seed: ([wrong], None))
+    monkeypatch.setattr(theory, "draw", lambda curves, path: None)
     assert theory.report(folder, seed=2) == 1
     assert "FAILED a: b" in capsys.readouterr().out

@@ -1,5 +1,7 @@
 """Tabular policy updates against closed forms and automatic differentiation."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -110,10 +112,9 @@ def test_ppo_moves_probability_to_the_better_action():
     action = jnp.array([0, 1, 0, 1])
     advantage = jnp.array([1.0, -1.0, 1.0, -1.0])
     logits = jnp.zeros((2, 3))
+    step = jax.jit(functools.partial(updates.ppo, step_size=1.0))
     for _ in range(30):
-        logits = updates.ppo(
-            logits, context, action, advantage, jnp.ones(4, bool), step_size=1.0
-        )
+        logits = step(logits, context, action, advantage, jnp.ones(4, bool))
     policy = jax.nn.softmax(logits)
     assert policy[0, 0] > 0.9
     np.testing.assert_allclose(policy[1], 1 / 3)  # a context without data stays
