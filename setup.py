@@ -25,6 +25,7 @@ MLE = [
     "pillow>=10.0",
     "lightgbm>=4.3",
     "py7zr>=0.21",
+    "num2words>=0.5.13",
 ]
 LLM = ["transformers>=5.0", "tokenizers>=0.21", "safetensors>=0.4", "gguf>=0.10"]
 REPORT = ["jinja2>=3.1", "pygments>=2.17", "scipy>=1.11"]
