@@ -236,7 +236,7 @@ def test_padding_order_and_company_change_no_row(params, batch, after):
 def test_minibatches_take_more_steps_and_keep_rows_in_place(params, batch):
     """Old log-probabilities must follow their rows through the shuffle: at a tiny step
     size every ratio stays near 1, which a row's exchange would break."""
-    hyper = dataclasses.replace(BASE, minibatches=2, epochs=3, learning_rate=1e-6)
+    hyper = dataclasses.replace(BASE, minibatches=2, epochs=3, learning_rate=1e-7)
     _, state, metrics = run(hyper, params, batch)
     assert int(state.opt_state["policy"][1][0].count) == 6
     assert abs(metrics.ratio_max - 1).max() < 1e-3
