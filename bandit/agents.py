@@ -21,6 +21,8 @@ from bandit.envs import Env
 from rpg_jax import rates
 
 Hyper = Mapping[str, float]
+#: Sampled policies of C-UCB while tuning beyond 4 contexts; evaluation has 2,048.
+TUNING_POLICIES = 256
 
 
 class AgentSpec(NamedTuple):
@@ -164,8 +166,15 @@ def _build_cucb(env: Env, hyper: Hyper) -> Agent:
 
 
 def _build_cucb_tuning(env: Env, hyper: Hyper) -> Agent:
-    rate = "approximate" if _shape(env)[0] <= MAX_EXACT_CONTEXTS else "pool"
-    return cucb_agent(*_shape(env), c1=hyper["c1"], c2=hyper["c2"], rate=rate)
+    """Cheaper than what is evaluated: a lower bound of lambda, or a smaller pool."""
+    exact = _shape(env)[0] <= MAX_EXACT_CONTEXTS
+    return cucb_agent(
+        *_shape(env),
+        c1=hyper["c1"],
+        c2=hyper["c2"],
+        rate="approximate" if exact else "pool",
+        num_policies=TUNING_POLICIES,
+    )
 
 
 def _build_cucb_theory(env: Env, hyper: Hyper) -> Agent:

@@ -10,14 +10,15 @@ the cells (x, u(x)); policies with D_u = 0 or T_u = 0 do not count. Four ways to
 - ``approximate_rate``: coordinate ascent from the previous decision's policy and from
   one multiplier step. A lower bound; for tuning. ``disagreement`` measures how low.
 - ``sampled_rate``: 2,048 fresh random policies at every decision, for X > 4.
-- ``refresh_pool`` and ``pool_rate``: the same 2,048 policies kept between decisions
-  with their sums, redrawn in the visited context only.
+- ``refresh_pool`` and ``pool_rate``: 2,048 policies kept between decisions with their
+  sums, redrawn in the visited context only.
 
 The ``_max`` functions and ``disagreement`` take all trials at once, trials last; the
 others are written for one trial and meant to be vmapped. Nested vmaps are flattened
 into one batch for the exact search.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import jax
@@ -47,7 +48,9 @@ __all__ = [
     "exact_max",
     "exact_rate",
     "log_term",
+    "pool_actions",
     "pool_rate",
+    "recount_pool",
     "refresh_pool",
     "sampled_rate",
 ]
@@ -203,17 +206,18 @@ def disagreement(
 
 
 def _draw_tried(uniform: jax.Array, count: jax.Array) -> jax.Array:
-    """Actions uniform over the tried ones: uniform [..., P], count [..., A] -> int32.
+    """Actions uniform over the tried ones: uniform [P], count [A] -> int32 [P].
 
     Where nothing is tried the action is 0, whose sums are all zero.
     """
+    size = count.shape[-1]
     tried = count > 0
-    # Stable sort: the tried actions first, in order.
-    order = jnp.argsort(~tried, axis=-1, stable=True)
-    number = tried.sum(axis=-1, keepdims=True)
-    rank = jnp.floor(uniform * number.astype(uniform.dtype)).astype(jnp.int32)
-    rank = jnp.clip(rank, 0, jnp.maximum(number - 1, 0))
-    return jnp.take_along_axis(order, rank, axis=-1).astype(jnp.int32)
+    place = jnp.where(tried, jnp.cumsum(tried, dtype=jnp.int32) - 1, size)
+    order = jnp.zeros(size, jnp.int32)
+    order = order.at[place].set(jnp.arange(size, dtype=jnp.int32), mode="drop")
+    number = tried.sum(dtype=jnp.int32)
+    rank = (uniform * number.astype(uniform.dtype)).astype(jnp.int32)
+    return order.at[jnp.clip(rank, 0, jnp.maximum(number - 1, 0))].get(mode="clip")
 
 
 def sampled_rate(
@@ -231,7 +235,7 @@ def sampled_rate(
       num_policies: policies drawn.
     """
     uniform = jax.random.uniform(key, (table.shape[0], num_policies))
-    action = _draw_tried(uniform, table[:, 2])
+    action = jax.vmap(_draw_tried)(uniform, table[:, 2])
     chosen = jnp.take_along_axis(table, action[:, None], axis=2)
     value = penalised_rate(*chosen.sum(axis=0), c1_L2)
     return jnp.maximum(value.max(), FLOOR)
@@ -240,21 +244,37 @@ def sampled_rate(
 class Pool(NamedTuple):
     """Random policies kept between decisions.
 
+    Policy p plays, in context x, the tried action of rank floor(m frac(U[x, p] +
+    shift[x])) of m, with one fixed table U of uniforms: nothing of size X P is stored
+    or copied per trial.
+
     Attributes:
-      action: each policy's action in each context, int32 [X, P].
+      shift: each context's rotation of its uniforms, [X].
       sums: R_u, D_u, T_u of each policy, [3, P].
     """
 
-    action: jax.Array
+    shift: jax.Array
     sums: jax.Array
+
+
+@cache
+def _uniforms(num_contexts: int, num_policies: int) -> np.ndarray:
+    rng = np.random.default_rng(2048)
+    return rng.random((num_contexts, num_policies), np.float32)
+
+
+def _pool_action(
+    context: jax.Array, shift: jax.Array, count: jax.Array, like: Pool
+) -> jax.Array:
+    """The pool's actions in one context whose tried actions are those of ``count``."""
+    shape = (like.shift.shape[0], like.sums.shape[1])
+    turned = jnp.asarray(_uniforms(*shape))[context] + shift
+    return _draw_tried(turned - jnp.floor(turned), count)
 
 
 def empty_pool(num_contexts: int, num_policies: int = NUM_SAMPLED) -> Pool:
     """The pool before any decision: all sums zero."""
-    return Pool(
-        jnp.zeros((num_contexts, num_policies), jnp.int32),
-        jnp.zeros((3, num_policies)),
-    )
+    return Pool(jnp.zeros(num_contexts), jnp.zeros((3, num_policies)))
 
 
 def refresh_pool(
@@ -274,15 +294,41 @@ def refresh_pool(
 
     Args:
       pool: policies and sums.
-      uniform: U(0, 1) draws, [P].
+      uniform: a U(0, 1) draw, the context's new rotation, [].
       context: the visited context, int32 [].
       old_row: its cell sums before the decision, [3, A].
       new_row: its cell sums after it, [3, A].
     """
-    old = pool.action[context]
-    new = _draw_tried(uniform, new_row[2])
-    sums = pool.sums + (new_row[:, new] - old_row[:, old])
-    return Pool(pool.action.at[context].set(new), sums)
+    old = _pool_action(context, pool.shift[context], old_row[2], pool)
+    new = _pool_action(context, uniform, new_row[2], pool)
+    # One gather of scalars a row: XLA's CPU backend is slow on windows of three.
+    sums = jnp.stack(
+        [
+            total + after.at[new].get(mode="clip") - before.at[old].get(mode="clip")
+            for total, after, before in zip(pool.sums, new_row, old_row, strict=True)
+        ]
+    )
+    return Pool(pool.shift.at[context].set(uniform), sums)
+
+
+def pool_actions(pool: Pool, table: jax.Array) -> jax.Array:
+    """Every policy's action in every context, int32 [X, P].
+
+    Args:
+      pool: policies and sums.
+      table: cell sums that the pool has followed, [X, 3, A].
+    """
+    contexts = jnp.arange(table.shape[0])
+    return jax.vmap(_pool_action, (0, 0, 0, None))(
+        contexts, pool.shift, table[:, 2], pool
+    )
+
+
+def recount_pool(pool: Pool, table: jax.Array) -> Pool:
+    """The same policies with sums made anew: undoes the rounding of many refreshes."""
+    actions = pool_actions(pool, table)
+    chosen = jnp.take_along_axis(table, actions[:, None], axis=2)
+    return pool._replace(sums=chosen.sum(axis=0))
 
 
 def pool_rate(pool: Pool, c1_L2: jax.Array) -> jax.Array:

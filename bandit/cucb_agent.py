@@ -11,6 +11,8 @@ from bandit.ucb import log_one_plus_policies, ucb_action
 
 #: Contexts up to which the maximum over policies is exact.
 MAX_EXACT_CONTEXTS = 4
+#: Decisions after which the sampled policies' sums are made anew.
+RECOUNT_EVERY = 1024
 Rate = Literal["exact", "approximate", "pool", "fresh"]
 
 
@@ -43,6 +45,7 @@ def cucb_agent(
     c1: jax.Array | float,
     c2: jax.Array | float,
     rate: Rate | None = None,
+    num_policies: int = cucb.NUM_SAMPLED,
 ) -> Agent:
     """C-UCB: an upper confidence index priced at an upper bound of the best rate.
 
@@ -88,7 +91,7 @@ def cucb_agent(
         if bounded:
             search = cucb_certified.RateBounds.empty(num_contexts)
         elif rate == "pool":
-            search = cucb.empty_pool(num_contexts)
+            search = cucb.empty_pool(num_contexts, num_policies)
         table = jnp.zeros((num_contexts, 3, num_actions))
         return CUCBState(table, search, jnp.asarray(cucb.FLOOR), jnp.zeros(()))
 
@@ -129,8 +132,15 @@ def cucb_agent(
             penalty, _ = logs(step)
             search = search.add(table, step.context, action, reward, duration, penalty)
         elif rate == "pool":
-            uniform = jax.random.uniform(_noise_key(step), (cucb.NUM_SAMPLED,))
+            uniform = jax.random.uniform(_noise_key(step))
             search = cucb.refresh_pool(search, uniform, step.context, old, new)
+            # t is shared by all trials, so under vmap this stays a branch.
+            search = jax.lax.cond(
+                step.t % RECOUNT_EVERY == 0,
+                lambda pool: cucb.recount_pool(pool, table),
+                lambda pool: pool,
+                search,
+            )
         return state._replace(table=table, search=search)
 
     return Agent(init, act, update, lambda state: state.rate)
