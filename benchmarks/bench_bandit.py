@@ -171,8 +171,8 @@ def part_c(quick: bool) -> None:
         }
         print(
             f"    K = {num_arms:2d}: searched {searched:6.2%} of decisions, the lower "
-            f"bound alone would change {changed:.3%}; exact {cost['exact'] * 1e6:.2f} us"
-            f", approximate {cost['approx'] * 1e6:5.2f} us per trial-step"
+            f"bound alone would change {changed:.3%}; exact {cost['exact'] * 1e6:.2f}"
+            f" us, approximate {cost['approx'] * 1e6:5.2f} us per trial-step"
         )
 
 
