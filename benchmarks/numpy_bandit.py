@@ -13,7 +13,11 @@ import numpy as np
 SLOTS, FIT_EVERY, FORGETTING, LEVEL, DRAWS = 128, 8, 0.3, 95.0, 1000
 # Constants of the deterministic percentile.
 CUT, BOTTOM, NEWTON_STEPS = 0.025, 4.5, 4
-Z_CUT = NormalDist().inv_cdf(1 - (1 - LEVEL / 100) * np.exp(CUT))
+_SHARE = 1 - np.exp(-CUT)
+Z_LOW, Z_HALF, Z_HIGH = (
+    NormalDist().inv_cdf(1 - max((0.05 - _SHARE * above) / (1 - _SHARE), 0.1 * 0.05))
+    for above in (0.0, 0.5, 1.0)
+)
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 
@@ -76,7 +80,7 @@ class SlotRate:
 
         The root q of: the 95% quantile of mean(r) - q mean(exp(y)) is 0, the mean of n
         taken as Pearson III with moments from Gauss-Legendre nodes, the top 2.5% of
-        batches cut off and the level raised by as much.
+        batches cut off and counted as above q or below it by one at the cut.
         """
         var_r, cov, var_d = shape[0, 0], shape[0, 1], shape[1, 1]
         unit = max(abs(self.mu[0]) + np.sqrt(var_r), 1e-18)
@@ -89,6 +93,8 @@ class SlotRate:
         g = (df - 1.5) / (df - 1) ** 2
         u = np.maximum(g * score**2, 1e-6)
         x = score * np.sqrt(df * g * np.expm1(u) / u)
+        u_top = max(g * top**2, 1e-6)
+        edge = top * np.sqrt(df * g * np.expm1(u_top) / u_top)
         sd = np.sqrt(var_d)
         duration = np.exp(np.clip(sd * x, -28, 28))
         slope = cov / sd
@@ -103,14 +109,19 @@ class SlotRate:
         centre = (m_r + mean_r) / mean_d
         var = (rr - centre * (2 * rd - centre * dd)) / n
         spread = np.sqrt(max(var, 1e-12 * rr)) / mean_d
-        q = centre + Z_CUT * spread
+        q = centre + Z_LOW * spread
+        edge_r, edge_d = slope * edge, np.exp(np.clip(sd * edge, -28, 28))
         reach = 0.75 * (abs(q) + spread)
         for _ in range(NEWTON_STEPS):
             second = max(rr - q * (2 * rd - q * dd), 1e-12 * (rr + q * q * dd))
             third = rrr - q * (3 * rrd - q * (3 * rdd - q * ddd))
             deviation = np.sqrt(second)
             skew = third / (second * deviation) / root
-            h = Z_CUT / 6 - skew / 36
+            total = (n - 1) * (m_r + mean_r - q * mean_d) + m_r + edge_r - q * edge_d
+            above = (1 + np.tanh(0.8 * total / (deviation * root))) / 2
+            linear, square = 4 * Z_HALF - 3 * Z_LOW - Z_HIGH, 2 * (Z_LOW + Z_HIGH)
+            z = Z_LOW + above * (linear + (square - 4 * Z_HALF) * above)
+            h = z / 6 - skew / 36
             w = h * (6 + skew * h * (6 + 2 * skew * h))
             value = m_r + mean_r - q * mean_d + deviation * w / root
             slope_q = min(

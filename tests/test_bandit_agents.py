@@ -95,40 +95,51 @@ def test_slot_price_equals_the_library_estimator():
     np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=1e-6)
 
 
-@pytest.fixture(scope="module")
-def finals():
-    """Final regret [S] and last rate of every agent on one small cell."""
+def play(names):
+    """An instance, and every named agent's result on 16 trials of it."""
     key, env = jax.random.key(0), envs.make_env("E1", 5, 4)
     out = {}
-    for name, spec in agents.AGENTS.items():
+    for name in names:
+        spec = agents.AGENTS[name]
         hyper = {k: np.array([v]) for k, v in spec.defaults.items()}
         hyper = hyper or {"none": np.zeros(1)}
         out[name] = simulate.simulate(key, spec.build, env, hyper, np.arange(16), 3000)
     return env, out
 
 
-def test_every_agent_learns_what_it_should(finals):
-    _, out = finals
-    regret = {name: r.regret[-1, 0].mean() for name, r in out.items()}
-    pseudo = {name: r.pseudo_regret[-1, 0] for name, r in out.items()}
-    uniform = regret["uniform"]
-    assert (pseudo["oracle"] == 0).all()
+def final(out):
+    return {name: result.regret[-1, 0].mean() for name, result in out.items()}
+
+
+def check_priced(out, uniform, names):
+    for name in names:
+        assert final(out)[name] < 0.5 * uniform, name
+    for name, result in out.items():
+        assert np.isfinite(result.regret).all(), name
+        assert (np.diff(result.pseudo_regret, axis=0) >= 0).all(), name
+
+
+def test_priced_agents_learn_and_reward_alone_is_worse_than_chance():
+    env, out = play(["uniform", "npg-niw", "spg-niw", "imed", "npg-reward"])
+    uniform = final(out)["uniform"]
+    check_priced(out, uniform, ["npg-niw", "spg-niw", "imed"])
+    assert final(out)["npg-reward"] > uniform
+    assert abs(out["imed"].rate[-1].mean() / env.rho_star - 1) < 0.08
+
+
+@pytest.mark.slow
+def test_every_agent_learns_what_it_should():
+    env, out = play(agents.AGENTS)
+    regret, uniform = final(out), final(out)["uniform"]
+    assert (out["oracle"].pseudo_regret == 0).all()
     priced = ["npg-niw", "spg-niw", "ppo-niw", "npg-cells", "npg-rm", "npg-neural"]
     priced += ["cucb-plugin", "cucb-tuned", "imed", "posterior", "npg-fixed-price"]
-    for name in [*priced, "npg-on-policy"]:
-        assert regret[name] < 0.5 * uniform, name
+    check_priced(out, uniform, [*priced, "npg-on-policy"])
     # Rewards without a price: the longest arms win, worse than uniform play.
     assert regret["npg-reward"] > uniform
     assert regret["npg-duration-weighted"] > uniform
     # The theorem's constants: play is uniform for all practical purposes.
     assert abs(regret["cucb-theory"] / uniform - 1) < 0.1
-    for name, r in out.items():
-        assert np.isfinite(r.regret).all(), name
-        assert (np.diff(r.pseudo_regret, axis=0) >= 0).all(), name
-
-
-def test_consistent_rates_approach_rho_star(finals):
-    env, out = finals
     for name in ("npg-cells", "cucb-plugin", "imed", "posterior"):
         assert abs(out[name].rate[-1].mean() / env.rho_star - 1) < 0.08, name
     # C-UCB's own rate weighs contexts by visits and settles above rho*.

@@ -82,6 +82,7 @@ def test_two_steps_of_sampling_and_training_agree_to_rounding(params, change):
     assert metrics.kl_ref[0] > 0  # the policy has left the start by now
 
 
+@pytest.mark.slow
 def test_a_menu_is_masked_in_the_trainer_as_it_was_in_the_sampler(params):
     grammar = choice_grammar(MENU, CONFIG.vocab_size, stop_id=2)
     done = completions(params, logit_mask=grammar)

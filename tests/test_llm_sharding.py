@@ -112,6 +112,7 @@ def test_rewards_return_as_soon_as_all_are_in_and_failures_are_told():
         distributed.share_rewards(bad, 3, deadline_s=600)
 
 
+@pytest.mark.slow
 def test_eight_devices_equal_one_to_rounding(tmp_path):
     run = launch("devices", str(tmp_path / "out.npz"), devices=8)
     output, _ = run.communicate(timeout=600)
@@ -132,6 +133,7 @@ def free_port():
         return s.getsockname()[1]
 
 
+@pytest.mark.slow
 def test_two_processes_take_a_step_together_and_agree_with_one(tmp_path):
     port = str(free_port())
     runs = [launch("process", str(tmp_path), port, str(i)) for i in range(2)]

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 _LIMITS = Limits(wall_s=20, memory_mb=256)
 
 
+@pytest.mark.slow
 def test_fifty_scripts_with_one_actor_killed_half_way(monkeypatch):
     import ray
 
