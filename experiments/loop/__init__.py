@@ -1,0 +1,1 @@
+"""The training loop of the MLE-Bench experiment, without any policy of its own."""

@@ -1,0 +1,153 @@
+"""What a run knows from its attempts: rate, parents, best value, clocks.
+
+A pure function of the ledger, in its order. Feeding a ledger again gives the same
+numbers bit for bit, so nothing of this is stored anywhere else.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from experiments.loop.arms import Arm, price
+from experiments.loop.attempts import Scoring
+from experiments.loop.chains import Entry, Parents
+from experiments.loop.protocol import Protocol
+from experiments.loop.rate import RateModel
+from experiments.loop.recorded import Located
+from experiments.loop.signals import Signals, make_signals, on_policy_rate, rows_of
+from experiments.tasks.rewards import oriented
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One run: a task, an arm and a seed under a protocol.
+
+    Attributes:
+        arm: its switches.
+        protocol: what all arms share.
+        scoring: task and reward.
+        seed: of the policy's sampling.
+        limit_s: wall limit of a script, seconds.
+        silence_s: when no script has finished for this long, what still runs counts as
+            lost; None allows four times the limit and two minutes.
+        checkpoint_every: steps between two checkpoints of the policy.
+    """
+
+    arm: Arm
+    protocol: Protocol
+    scoring: Scoring
+    seed: int = 0
+    limit_s: float = 600.0
+    silence_s: float | None = None
+    checkpoint_every: int = 1
+
+    @property
+    def name(self) -> str:
+        """Identifies the run among those of an experiment."""
+        return f"{self.scoring.task.short}-{self.arm.name}-s{self.seed}"
+
+    @property
+    def patience_s(self) -> float:
+        """``silence_s``, or its default."""
+        return self.silence_s or 4 * self.limit_s + 120.0
+
+
+class Accounts:
+    """Takes in one step after the other; see the module."""
+
+    def __init__(self, cell: Cell):
+        self.cell = cell
+        chains = cell.protocol.chains
+        self.rate = RateModel(cell.protocol.rate, chains=chains)
+        self.parents = Parents(cell.protocol.buffer_capacity)
+        self.ranking_price = 0.0
+        self.on_policy = 0.0
+        self.best: float | None = None  # value
+        self.best_score: float | None = None
+        self.attempts = 0
+        self.execution_s = np.zeros(chains)
+        self.attempt_s = np.zeros(chains)
+
+    def next_states(self) -> list[Entry | None]:
+        """The parents of the next step, at the price of the moment."""
+        protocol = self.cell.protocol
+        return self.parents.next_states(
+            self.cell.arm, self.ranking_price, protocol.chains
+        )
+
+    def take(self, step: int, located: list[Located]) -> tuple[Signals, dict[str, Any]]:
+        """Account for a whole step.
+
+        Returns:
+            What the policy learns from, and the step's numbers for ``metrics.jsonl``.
+        """
+        arm, rule = self.cell.arm, self.cell.protocol.rule
+        records = [record for _, record in located]
+        rows = rows_of(records)
+        before, earlier = self.rate.rate, self.rate.seen > 0
+        after = self.rate.observe(
+            rows.value, rows.seconds, rows.valid, rows.known, rows.chain
+        )
+        held_out = self.cell.protocol.rate.leave_one_out and earlier
+        rho = before if held_out else after
+        if rows.known.any():
+            self.on_policy = on_policy_rate(rows)
+        second = price(
+            arm.advantage_price, arm, estimated=rho, on_policy=self.on_policy
+        )
+        signals = make_signals(arm, rule, rows, price=second, limit_s=self.cell.limit_s)
+        ranked_at = self.ranking_price
+        self.ranking_price = price(
+            arm.ranking_price, arm, estimated=after, on_policy=self.on_policy
+        )
+        for offset, record in located:
+            self._add(offset, record)
+        return signals, {
+            "step": step,
+            "arm": arm.name,
+            "seed": self.cell.seed,
+            "attempts": self.attempts,
+            "rho": rho,
+            "rho_next": after,
+            "price": second,
+            "ranking_price": ranked_at,
+            "on_policy_rate": self.on_policy,
+            "mean_reward": _mean(rows.reward, rows.known),
+            "mean_relative": _mean(signals.relative, rows.known),
+            "valid_share": _mean(rows.valid, rows.known),
+            "mean_delta_s": _mean(rows.seconds, rows.known),
+            "best_score": self.best_score,
+            "infrastructure": int((~rows.known).sum()),
+            "parents": [record["parent"] for record in records],
+            "relative": signals.relative.tolist(),
+            "advantage": signals.advantage.tolist(),
+            "weight": signals.weight.tolist(),
+            "charged_s": signals.charged.tolist(),
+            "clock": {
+                "execution_s": float(self.execution_s.mean()),
+                "attempt_s": float(self.attempt_s.mean()),
+            },
+        }
+
+    def _add(self, offset: int, record: dict[str, Any]) -> None:
+        self.attempts += 1
+        if record["delta_s"] is None:
+            return
+        chain = record["chain"]
+        self.execution_s[chain] += record["execution_s"]
+        self.attempt_s[chain] += record["execution_s"] + record["generation_s"]
+        if not record["valid"]:
+            return
+        value, score = record["value"], record["score"]
+        self.parents.add(Entry(record["run_id"], offset, value, record["delta_s"]))
+        self.best = value if self.best is None else max(self.best, value)
+        task = self.cell.scoring.task
+        if self.best_score is None or oriented(task, score) > oriented(
+            task, self.best_score
+        ):
+            self.best_score = score
+
+
+def _mean(values: np.ndarray, known: np.ndarray) -> float | None:
+    return float(values[known].mean()) if known.any() else None

@@ -1,0 +1,114 @@
+"""Arms: what a run learns from and ranks by, as independent switches.
+
+``rpg`` and ``vanilla`` differ in the price of a second alone. Each further arm turns
+one more switch of one of them, so that a difference in a curve has one cause.
+"""
+
+import dataclasses
+import math
+
+PRICES = ("none", "estimated", "fixed", "on-policy")
+SIGNALS = ("relative", "ratio")
+WEIGHTS = ("none", "duration")
+CHARGES = ("measured", "slowest", "limit")
+
+
+@dataclasses.dataclass(frozen=True)
+class Arm:
+    """One way to turn rewards and seconds into a learning signal.
+
+    Attributes:
+        name: as in ``--arms``.
+        advantage_price: price of a second in the learning signal: ``none``, the rate
+            model's ``estimated`` rho, a ``fixed`` one, or the batch's own ``on-policy``
+            rate sum r / sum delta.
+        ranking_price: the same for the ranking that chooses the next states.
+        fixed_price: reward per second, for ``fixed``.
+        signal: ``relative`` (r - price * delta) or ``ratio`` (r / delta per attempt),
+            in the advantage and in the ranking.
+        weight: ``duration`` multiplies an advantage by delta / mean delta.
+        failure_charge: seconds charged to a failure; None takes the protocol's.
+        gradient: false leaves the policy as it is: ranking alone.
+    """
+
+    name: str
+    advantage_price: str = "estimated"
+    ranking_price: str = "estimated"
+    fixed_price: float = 0.0
+    signal: str = "relative"
+    weight: str = "none"
+    failure_charge: str | None = None
+    gradient: bool = True
+
+    def __post_init__(self):
+        for field, choices in (
+            ("advantage_price", PRICES),
+            ("ranking_price", PRICES),
+            ("signal", SIGNALS),
+            ("weight", WEIGHTS),
+            ("failure_charge", (None, *CHARGES)),
+        ):
+            if getattr(self, field) not in choices:
+                raise ValueError(
+                    f"{field} must be one of {choices}, got {getattr(self, field)!r}"
+                )
+        if not (math.isfinite(self.fixed_price) and self.fixed_price >= 0):
+            raise ValueError(f"a price must be finite and >= 0, got {self.fixed_price}")
+
+
+def _unpriced(name: str, **switches) -> Arm:
+    return Arm(name, advantage_price="none", ranking_price="none", **switches)
+
+
+ARMS: dict[str, Arm] = {
+    arm.name: arm
+    for arm in (
+        Arm("rpg"),
+        _unpriced("vanilla"),
+        Arm("search-only", gradient=False),
+        Arm("fixed-price", advantage_price="fixed", ranking_price="fixed"),
+        _unpriced("ratio", signal="ratio"),
+        Arm("on-policy-rate", advantage_price="on-policy", ranking_price="on-policy"),
+        # Yang et al. (2025): longer actions weigh more, their time costs nothing.
+        _unpriced("duration-weighted", weight="duration"),
+    )
+}
+
+
+def get_arm(name: str, *, fixed_price: float | None = None) -> Arm:
+    """The arm of that name.
+
+    Args:
+        name: a key of ``ARMS``.
+        fixed_price: reward per second; ``fixed-price`` needs it, others refuse it.
+
+    Raises:
+        ValueError: no such arm, or a price missing or given in vain.
+    """
+    if name not in ARMS:
+        raise ValueError(f"there is no arm {name!r}: choose from {', '.join(ARMS)}")
+    arm = ARMS[name]
+    if arm.advantage_price == "fixed":
+        if fixed_price is None:
+            raise ValueError("the arm fixed-price needs a price, reward per second")
+        return dataclasses.replace(arm, fixed_price=float(fixed_price))
+    if fixed_price is not None:
+        raise ValueError(f"the arm {name} has no hand-set price")
+    return arm
+
+
+def price(choice: str, arm: Arm, *, estimated: float, on_policy: float) -> float:
+    """The price of a second, reward per second.
+
+    Args:
+        choice: ``arm.advantage_price`` or ``arm.ranking_price``.
+        arm: gives the fixed price.
+        estimated: the rate model's rho.
+        on_policy: sum r / sum delta of the last batch.
+    """
+    return {
+        "none": 0.0,
+        "estimated": estimated,
+        "fixed": arm.fixed_price,
+        "on-policy": on_policy,
+    }[choice]

@@ -1,0 +1,1 @@
+"""Curves and tables, read from the records of runs and from nothing else."""
