@@ -191,11 +191,15 @@ def compute(config: Config, folder: Path, workers: int) -> dict:
 
 def write_results(cells: dict, folder: Path) -> list[Path]:
     """result.csv, curves.csv and the figures; returns the figures' paths."""
-    from bandit import analysis, figures
+    from bandit import analysis, claims, figures
 
     result_csv, curves_csv = folder / "result.csv", folder / "curves.csv"
     analysis.write_csv(result_csv, analysis.RESULT_FIELDS, analysis.result_rows(cells))
     analysis.write_csv(curves_csv, analysis.CURVE_FIELDS, analysis.curve_rows(cells))
+    checked = list(claims.rows(cells))
+    if checked:
+        analysis.write_csv(folder / "claims.csv", claims.FIELDS, checked)
+        (folder / "claims.md").write_text(claims.markdown(checked), encoding="utf-8")
     paths = figures.save(
         figures.regret_against_arms(result_csv), folder / "regret_vs_arms"
     )
@@ -285,6 +289,8 @@ def main() -> int:
         return 1
     paths = write_results(cells, folder)
     print_table(folder / "result.csv")
+    if (folder / "claims.md").exists():
+        print((folder / "claims.md").read_text(encoding="utf-8"))
     print(f"results: {folder / 'result.csv'}, {folder / 'curves.csv'}")
     print("figures: " + ", ".join(str(p) for p in paths if p.suffix == ".png"))
     return 0

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandit import agents, analysis, figures, sweep
+from bandit import agents, analysis, claims, figures, sweep
 
 KEY = jax.random.key(0)
 WORK = {"num_steps": 300, "num_trials": 6}
@@ -177,3 +177,44 @@ def test_figures_draw_what_the_csv_says(run_folder, tmp_path):
     )
     assert [p.suffix for p in paths] == [".png", ".pdf"] * 2
     assert all(p.stat().st_size > 3000 for p in paths)
+
+
+def test_verdicts_against_two_standard_errors():
+    noise = np.random.default_rng(0).normal(0, 1, 400)
+    noise -= noise.mean()
+    error = stats.sem(noise)
+    assert claims.verdict(noise) == "tie"
+    assert claims.verdict(noise + 1.9 * error) == "tie"
+    assert claims.verdict(noise + 2.1 * error) == "higher"
+    assert claims.verdict(noise - 2.1 * error) == "lower"
+    assert claims.verdict(np.ones(1)) == "tie"
+
+
+def test_claims_name_the_cells_where_they_fail(tuned):
+    def with_regret(value, selection):
+        shape = (len(tuned.steps), len(selection), 6)
+        noise = np.random.default_rng(1).normal(0, 0.01, shape)
+        return tuned._replace(regret=value + noise, selection=selection)
+
+    both = ["median", "mean"]
+    cells = {
+        cell("npg-niw"): with_regret(5.0, both),
+        cell("cucb-tuned"): with_regret(4.0, both),
+        cell("spg-niw"): with_regret(9.0, both),
+        cell("npg-niw", env="E4"): with_regret(3.0, both),
+        cell("cucb-tuned", env="E4"): with_regret(4.0, both),
+        cell("cucb-theory", env="E4"): with_regret(90.0, ["default"]),
+    }
+    table = list(claims.rows(cells))
+    found = {(r["claim"], r["selection"], r["env"]): r for r in table}
+    assert len(found) == len(table)
+    for selection in both:
+        assert found["paper-1", selection, "E1"]["verdict"] == "higher"
+        assert found["paper-1", selection, "E1"]["holds"] == "False"
+        assert found["paper-1", selection, "E4"]["holds"] == "True"
+        assert found["paper-2", selection, "E1"]["holds"] == "True"
+        assert found["paper-3", selection, "E4"]["holds"] == "True"
+    assert ("paper-2", "median", "E4") not in found
+    text = claims.markdown(table)
+    assert "E1 K=3 (+1 ± 0)" in text
+    assert "1 of 2" in text
