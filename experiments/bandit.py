@@ -203,6 +203,9 @@ def write_results(cells: dict, folder: Path) -> list[Path]:
     paths = figures.save(
         figures.regret_against_arms(result_csv), folder / "regret_vs_arms"
     )
+    if any("mean" in result.selection for result in cells.values()):
+        by_mean = figures.regret_against_arms(result_csv, selection="mean")
+        paths += figures.save(by_mean, folder / "regret_vs_arms_tuned_by_mean")
     for num_arms in sorted({cell.num_arms for cell in cells}):
         figure = figures.regret_against_time(result_csv, curves_csv, num_arms=num_arms)
         paths += figures.save(figure, folder / f"regret_vs_time_K{num_arms:03d}")

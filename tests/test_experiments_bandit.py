@@ -183,7 +183,7 @@ def test_killed_runs_resume_to_the_same_result(finished, tmp_path, how):
 
     def stable(path):
         return [
-            {k: v for k, v in row.items() if not k.endswith("_seconds")}
+            {k: repr(v) for k, v in row.items() if not k.endswith("_seconds")}
             for row in read_csv(path)
         ]
 

@@ -1,0 +1,94 @@
+"""Run drawn scripts in the sandbox: what share is valid, gains, seconds, duplicates."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from experiments.tasks import Grader
+from experiments.tasks.prepare import TaskData
+from sandbox_exec import Limits, LocalPool, ScriptJob
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """One script, run and graded.
+
+    Attributes:
+        task: short name.
+        status: the sandbox's word, or "valid" / "invalid" for a graded submission.
+        gain: in [0, 1]; None unless valid.
+        score: metric units; None unless valid.
+        wall_s: wall-clock seconds.
+        cpu_s: CPU seconds.
+        reason: last line of what went wrong; empty when valid.
+        script: the source.
+    """
+
+    task: str
+    status: str
+    gain: float | None
+    score: float | None
+    wall_s: float
+    cpu_s: float
+    reason: str
+    script: str
+
+
+def run_scripts(
+    pool: LocalPool,
+    data: TaskData,
+    scripts: Iterable[str],
+    *,
+    wall_s: float = 120.0,
+    memory_mb: int = 4096,
+) -> Iterator[Outcome]:
+    """Run scripts one after the other on the validation view and grade them."""
+    task = data.task.short
+    grader = Grader(task, data.answers, data.sample)
+    limits = Limits(wall_s=wall_s, memory_mb=memory_mb)
+    for script in scripts:
+        job = ScriptJob(
+            script=script.encode(), inputs=data.public, task_id=task, limits=limits
+        )
+        record = pool.submit(job).result()
+        status, reason = record.status, ""
+        gain = score = None
+        if record.ok and record.submission_bytes is not None:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "submission.csv"
+                path.write_bytes(record.submission_bytes)
+                grade = grader.grade(path)
+            status = "valid" if grade.valid else "invalid"
+            gain, score, reason = grade.gain, grade.score, grade.reason or ""
+        else:
+            lines = record.stderr_tail.strip().splitlines()
+            reason = lines[-1] if lines else str(record.submission.status)
+        yield Outcome(
+            task,
+            str(status),
+            gain if status == "valid" else None,
+            score if status == "valid" else None,
+            record.delta_s,
+            record.cpu_s,
+            reason,
+            script,
+        )
+
+
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """One line for one task: shares, spread of CPU seconds, of gains, duplicates."""
+    valid = [o for o in outcomes if o.status == "valid"]
+    share = len(valid) / max(len(outcomes), 1)
+    text = f"{outcomes[0].task:16s} n {len(outcomes):4d}  valid {share:4.0%}"
+    if valid:
+        low, mid, high = np.quantile([o.cpu_s for o in valid], (0.05, 0.5, 0.95))
+        gains = np.quantile([o.gain for o in valid], (0, 0.05, 0.5, 0.95, 1))
+        text += f"  cpu s {low:.2f} {mid:.2f} {high:.2f} (x{high / low:.1f})"
+        text += "  gain " + " ".join(f"{g:.3f}" for g in gains)
+    unique = len({o.script for o in outcomes})
+    return f"{text}  unique {unique / len(outcomes):.0%}"
