@@ -56,7 +56,7 @@ class SlotState(NamedTuple):
     """The paper's estimate: 128 accumulators and a NIW posterior over them.
 
     Attributes:
-      slots: sum of rewards, sum of durations, birth of each slot, [128, 3].
+      slots: sum of rewards, sum of durations, birth of each slot, [3, 128].
       fed: decisions that fed a slot, int32 [].
       niw: the carried posterior over (slot reward, log slot duration).
       rate: rho_hat, reward per second, [].
@@ -86,7 +86,7 @@ def niw_slots(*, age: jax.Array | float, num_sampled: int = 0) -> Price:
 
     def init() -> SlotState:
         return SlotState(
-            slots=jnp.zeros((NUM_SLOTS, 3)),
+            slots=jnp.zeros((3, NUM_SLOTS)),
             fed=jnp.zeros((), jnp.int32),
             niw=conjugate.niw_prior(),
             rate=jnp.zeros(()),
@@ -95,17 +95,17 @@ def niw_slots(*, age: jax.Array | float, num_sampled: int = 0) -> Price:
     def update(state: SlotState, decision: Decision) -> SlotState:
         feeds = decision.is_greedy
         index = state.fed % NUM_SLOTS
-        slot = state.slots[index]
+        slot = state.slots[:, index]
         sample = jnp.stack([decision.reward, decision.duration, jnp.zeros(())])
         fresh = jnp.stack([decision.reward, decision.duration, decision.t])
         stale = decision.t - slot[2] > age
         slot = jnp.where(feeds, jnp.where(stale, fresh, slot + sample), slot)
-        slots = state.slots.at[index].set(slot)
+        slots = state.slots.at[:, index].set(slot)
 
         def fit(carried: conjugate.NIW) -> tuple[conjugate.NIW, jax.Array]:
-            filled = slots[:, 1] > 0
+            filled = slots[1] > 0
             result = conjugate.fit_slots(
-                carried, slots[:, 0], slots[:, 1], filled, forgetting=FORGETTING
+                carried, slots[0], slots[1], filled, forgetting=FORGETTING
             )
             if num_sampled:
                 bits = jax.lax.bitcast_convert_type(decision.uniform, jnp.uint32)

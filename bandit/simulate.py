@@ -7,6 +7,7 @@ which others run beside it, and a shorter run is a prefix of a longer one.
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -217,6 +218,7 @@ def simulate(
     num_steps: int,
     *,
     progress: Callable[[int], None] | None = None,
+    threads: int = 1,
 ) -> Result:
     """Runs every hyper-parameter setting on every trial.
 
@@ -228,7 +230,10 @@ def simulate(
       hyper: pytree of arrays with a leading axis [G].
       seeds: trial seeds, int [S].
       num_steps: decisions in a trial, 1 to 16 million.
-      progress: called with the number of decisions done since the last call.
+      progress: called with the trial-steps (decisions of all settings and trials) done
+        since the last call; from several threads if there are any.
+      threads: splits the trials over this many threads, where their number allows equal
+        parts. XLA runs a scan of small steps on one core.
 
     Raises:
       ValueError: if num_steps is out of range or there is no trial.
@@ -237,6 +242,18 @@ def simulate(
         raise ValueError(f"num_steps must be 1..{MAX_STEPS}, got {num_steps}")
     if len(seeds) < 1:
         raise ValueError("need at least one trial")
+    if threads > 1 and len(seeds) % threads == 0:
+        with ThreadPoolExecutor(threads) as pool:
+            parts = list(
+                pool.map(
+                    lambda part: simulate(
+                        key, build, env, hyper, part, num_steps, progress=progress
+                    ),
+                    np.split(np.asarray(seeds), threads),
+                )
+            )
+        joined = (np.concatenate(field, axis=-1) for field in zip(*parts, strict=True))
+        return Result(*joined)._replace(steps=parts[0].steps)
     env = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), env)
     hyper = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), hyper)
     seeds = jnp.asarray(seeds, jnp.int32)
@@ -269,7 +286,7 @@ def simulate(
         steps.append(done + record * np.arange(1, num_records + 1))
         done += length
         if progress is not None:
-            progress(length)
+            progress(length * total.shape[1] * len(seeds))
     sums = np.cumsum(np.concatenate(totals), axis=0)
     return Result(
         steps=np.concatenate(steps),

@@ -87,6 +87,7 @@ def run_cell(
     tune: bool,
     tune_trials: int = TUNE_TRIALS,
     progress: Callable[[int], None] | None = None,
+    threads: int = 1,
 ) -> CellResult:
     """Tunes (by median final regret, and by mean) and evaluates one cell.
 
@@ -98,6 +99,7 @@ def run_cell(
       tune: whether to search the agent's grid; else its defaults are used.
       tune_trials: tuning trials.
       progress: called with numbers of trial-steps done.
+      threads: see ``simulate``.
     """
     env = envs.make_env(cell.env, cell.num_arms, cell.num_contexts)
     spec = cell.agent
@@ -106,9 +108,16 @@ def run_cell(
 
     def run(build, hyper, seeds) -> tuple[Result, float]:
         started = time.perf_counter()
-        lanes = len(seeds) * len(next(iter(hyper.values())))
-        report = None if progress is None else (lambda n: progress(n * lanes))
-        result = simulate(key, build, env, hyper, seeds, num_steps, progress=report)
+        result = simulate(
+            key,
+            build,
+            env,
+            hyper,
+            seeds,
+            num_steps,
+            progress=progress,
+            threads=threads,
+        )
         return result, time.perf_counter() - started
 
     tuning, tune_seconds = np.zeros((2, 0)), 0.0

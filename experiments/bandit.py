@@ -151,6 +151,7 @@ def compute(config: Config, folder: Path, workers: int) -> dict:
         print(f"resuming: {len(done)} of {len(cells)} cells are done")
     key = jax.random.key(config.seed)
     stop, lock = threading.Event(), threading.Lock()
+    threads = max(1, workers // max(len(missing), 1))
     bar = tqdm(
         total=sum(sweep.work_of(cell, **work) for cell in missing),
         unit="step",
@@ -171,7 +172,7 @@ def compute(config: Config, folder: Path, workers: int) -> dict:
             raise Stopped
         with lock:
             bar.set_description(cell.stem)
-        result = sweep.run_cell(cell, key, progress=progress, **work)
+        result = sweep.run_cell(cell, key, progress=progress, threads=threads, **work)
         sweep.save_cell(files / f"{cell.stem}.npz", result)
         done[cell] = result
 

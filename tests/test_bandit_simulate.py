@@ -54,7 +54,7 @@ def test_a_shorter_run_is_a_prefix(steps):
 def test_regret_identity_and_progress():
     calls = []
     result = run([0, 1, 2], 650, progress=calls.append)
-    assert sum(calls) == 650
+    assert sum(calls) == 650 * 3
     assert (np.diff(result.elapsed, axis=0) > 0).all()
     # The oracle's regret is noise around 0 and its pseudo-regret exactly 0.
     oracle = simulate.simulate(
@@ -68,6 +68,24 @@ def test_regret_identity_and_progress():
     assert (oracle.pseudo_regret == 0).all()
     final = oracle.regret[-1, 0]
     assert abs(final.mean()) < 5 * final.std() / 8
+
+
+def test_threads_change_nothing_but_the_time():
+    seeds = np.arange(6)
+    hyper = {"lr": np.array([0.3])}
+    env = envs.make_env("E3", 4, 4)
+    key, calls = jax.random.key(7), []
+    split = simulate.simulate(
+        key, SPEC.build, env, hyper, seeds, 600, progress=calls.append, threads=2
+    )
+    for half in (0, 3):
+        alone = run(seeds[half : half + 3], 600)
+        for name in ("regret", "rate", "elapsed"):
+            np.testing.assert_array_equal(
+                getattr(split, name)[..., half : half + 3], getattr(alone, name)
+            )
+    np.testing.assert_array_equal(split.steps, alone.steps)
+    assert sum(calls) == 600 * 6
 
 
 def test_regret_minus_pseudo_regret_is_noise():

@@ -111,15 +111,16 @@ def edit(draft: Draft, rng: np.random.Generator) -> tuple[Draft, str, str]:
             others = [v for v in option.domains[name] if v != values[name]]
             values[name] = others[int(rng.integers(len(others)))]
             choices[slot] = Pick(old.option, tuple(values.items()))
-            words.append(f"{slot}: {name} {values[name]}")
+            what = draft.recipe.words(slot, old) or slot
+            words.append(f"{what}: {name} {values[name]}")
             kinds.add("value")
         else:
             others = [o for o in options if o.name != old.option]
             if not others:
                 continue
             choices[slot] = draw_option(rng, others)
-            text = draft.recipe.words(slot, choices[slot])
-            words.append(f"{slot}: {text or 'the plain way'}")
+            was, now = (draft.recipe.words(slot, p) for p in (old, choices[slot]))
+            words.append(f"{was or slot} to {now or 'the plain way'}")
             kinds.add("option")
     changed = Draft(draft.recipe, choices)
     kind = "option" if "option" in kinds else "value"
