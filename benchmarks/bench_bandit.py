@@ -72,16 +72,26 @@ def part_a(quick: bool) -> None:
     steps, trials = (1_000, 20) if quick else (30_000, 100)
     build, hyper = one_agent("npg-niw", lr=0.3, age=500.0)
     env = envs.make_env("E1", 10, 4)
-    ours = seconds(
-        lambda: (
-            simulate.simulate(
-                jax.random.key(0), build, env, hyper, np.arange(trials), steps
-            ).regret
-        ),
-        3,
-    ) / (steps * trials)
+    cores = os.cpu_count() or 1
     print(f"(a) E1, K = 10, {trials} trials of {steps:,} decisions")
-    print(f"    ours                        {ours * 1e6:10.3f} us per trial-step")
+    cost = {}
+    for threads in dict.fromkeys((1, cores)):
+        cost[threads] = seconds(
+            lambda threads=threads: (
+                simulate.simulate(
+                    jax.random.key(0),
+                    build,
+                    env,
+                    hyper,
+                    np.arange(trials),
+                    steps,
+                    threads=threads,
+                ).regret
+            ),
+            3,
+        ) / (steps * trials)
+        label = f"ours, {threads} thread(s)"
+        print(f"    {label:<27} {cost[threads] * 1e6:10.3f} us per trial-step")
     for label, sampled, length in (
         ("NumPy loop, paper's form", True, 400 if quick else 3_000),
         ("NumPy loop, same estimate", False, 1_000 if quick else 10_000),
@@ -94,8 +104,9 @@ def part_a(quick: bool) -> None:
                 trial, step_size=0.3, age=500.0, sampled=sampled, seed=seed
             )
             times.append((time.perf_counter() - start) / length)
-        cost = statistics.median(times)
-        print(f"    {label:<27} {cost * 1e6:10.1f} us, ratio {cost / ours:,.0f}x")
+        loop = statistics.median(times)
+        ratios = " and ".join(f"{loop / ours:,.0f}x" for ours in cost.values())
+        print(f"    {label:<27} {loop * 1e6:10.1f} us, ratio {ratios}")
 
 
 def part_b(quick: bool) -> None:
