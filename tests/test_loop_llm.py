@@ -1,0 +1,96 @@
+"""The language-model policy in the loop: a tiny random model, scripted sandbox."""
+
+import jax
+import llm_tiny
+import loop_help as helper
+import numpy as np
+import pytest
+
+from experiments.loop.policy_llm import LLMOptions, LLMPolicy, ppo_hyper
+from experiments.loop.protocol import PAPER, SOUND, Sampling
+from experiments.loop.recorded import MEASURED
+from experiments.loop.trainer import Loop
+from rpg_jax.llm.models import model_for
+
+CONFIG = llm_tiny.llama(layers=1)
+SAMPLING = Sampling(max_new_tokens=6, max_prompt_tokens=16)
+OPTIONS = LLMOptions(group=2, microbatch=4, remat=False)
+
+
+class Digits:
+    """A tokenizer whose answers always hold a script: its tokens, as a comment."""
+
+    chat_template = None
+    eos_token_id = 0
+
+    def encode(self, text, add_special_tokens=False):
+        return [1 + len(text) % 7, 1 + text.count("e") % 7, 3]
+
+    def get_vocab(self):
+        return {}
+
+    def batch_decode(self, rows, skip_special_tokens=True):
+        return [self.decode(row) for row in rows]
+
+    def decode(self, ids, skip_special_tokens=True):
+        ids = [int(i) for i in ids]
+        return helper.answer(0.5 + 0.05 * len(ids), 1.0 + sum(ids), salt=str(ids))
+
+
+def _policy(folder, params):
+    hyper = ppo_hyper(SOUND.learning, SAMPLING, OPTIONS, learning_rate=1e-2)
+    return LLMPolicy(
+        folder,
+        CONFIG,
+        params,
+        Digits(),
+        sampling=SAMPLING,
+        hyper=hyper,
+        options=OPTIONS,
+    )
+
+
+@pytest.fixture(scope="module")
+def params():
+    return model_for(CONFIG).init(jax.random.key(0))
+
+
+def _steps(folder, params, until, *, resume=False, replay=None):
+    policy = _policy(folder, params)
+    try:
+        hooks = helper.hooks(policy)
+        with Loop(
+            folder, helper.cell(chains=4), hooks, resume=resume, replay=replay
+        ) as loop:
+            while loop.next_step < until:
+                loop.step()
+    finally:
+        policy.close()
+    return [
+        {k: v for k, v in m.items() if k not in MEASURED}
+        for m in helper.records(folder, "metrics.jsonl")
+    ]
+
+
+@pytest.mark.slow
+def test_it_trains_and_replays(tmp_path, params):
+    """Replay samples anew: answers, prices, updates are those on record."""
+    one, two = tmp_path / "a", tmp_path / "b"
+    one.mkdir()
+    two.mkdir()
+    _steps(one, params, 2)
+    first = _steps(one, params, 3, resume=True)
+    assert len(first) == 3
+    assert all(m["learn"]["grad_norm"] > 0 for m in first)
+    assert all(np.isfinite(list(m["learn"].values())).all() for m in first)
+    assert _steps(two, params, 3, replay=one) == first
+    assert helper.records(one) == helper.records(two)
+
+
+def test_hyper_parameters_of_the_presets():
+    sound = ppo_hyper(SOUND.learning, SOUND.sampling, OPTIONS)
+    paper = ppo_hyper(PAPER.learning, PAPER.sampling, OPTIONS)
+    assert (sound.advantage, sound.kl_in_reward, sound.whiten) == ("loo", False, False)
+    assert (paper.advantage, paper.kl_in_reward, paper.whiten) == ("critic", True, True)
+    assert (paper.temperature, paper.loss_length) == (0.7, 2500)
+    assert paper.learning_rate == 1e-6
