@@ -278,3 +278,27 @@ def test_a_folder_with_a_run_is_not_run_over(tmp_path):
         loop.step()
     with pytest.raises(LoopError, match="holds 6 attempts already: add --resume"):
         _loop(tmp_path)
+
+
+def test_a_parent_that_no_prompt_can_show(tmp_path):
+    """Its chain starts anew: base prompt, no parent on record."""
+
+    def describe(previous):
+        if previous is not None and previous.score == 0.9:
+            return None
+        return helper.describe(previous)
+
+    policy = _only(tmp_path, (0.9, 2.0), (0.8, 2.0))
+    with _loop(tmp_path, policy, changes={"describe": describe}) as loop:
+        loop.step()
+        metrics = loop.step()
+    first, second = (
+        [r for r in helper.records(tmp_path) if r["step"] == k] for k in (0, 1)
+    )
+    scores = {r["run_id"]: r["score"] for r in first}
+    assert {0.8, 0.9} == set(scores.values())
+    found = [r["parent"] for r in second]
+    assert metrics["parents"] == found
+    assert {scores[p] for p in found if p} == {0.8}
+    base = {r["prompt_id"] for r in first}
+    assert {r["prompt_id"] for r in second if r["parent"] is None} == base

@@ -157,7 +157,9 @@ def outcome(
     if run.status != "ok":
         return fields | {"status": "failed", "reason": run.error or run.status}, None
     if run.submission_bytes is None:
-        reason = run.submission.reason or f"the submission is {run.submission.status}"
+        reason = f"the submission is {run.submission.status}"
+        if run.submission.reason:
+            reason += f": {run.submission.reason}"
         return fields | {"status": "invalid", "reason": reason}, None
     try:
         verdict = grade(run)

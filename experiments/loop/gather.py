@@ -27,13 +27,14 @@ class Hooks(NamedTuple):
         policy: writes answers and learns.
         execute: (run_id, script) -> future of the sandbox's record, at once.
         grade: the record of a run that left a submission -> ``Grade``.
-        describe: the previous attempt, or None -> prompt.
+        describe: the previous attempt, or None -> prompt; None for an attempt that no
+            prompt can show: the chain then gets the base prompt and has no parent.
     """
 
     policy: Policy
     execute: Callable[[str, bytes], "Future[RunRecord]"]
     grade: Callable[[RunRecord], Any]
-    describe: Callable[[Attempt | None], str]
+    describe: Callable[[Attempt | None], str | None]
 
 
 class _Waiting(NamedTuple):
@@ -109,7 +110,7 @@ class Gatherer:
             Stopped: Ctrl-C; what had finished is in the ledger.
         """
         self._best = best
-        prompts = self._prompts(parents)
+        prompts, parents = self._prompts(parents)
         on_record = self._recording.attempts(step)
         generations: list[Generation] = []
         done: dict[int, Located] = {}
@@ -145,14 +146,22 @@ class Gatherer:
         generations.sort(key=lambda group: group.rows[0])
         return generations, [done[row] for row in range(len(prompts))]
 
-    def _prompts(self, parents: Sequence[Entry | None]) -> list[str]:
-        """One prompt per chain; the same parent is described once."""
-        known: dict[str | None, str] = {}
+    def _prompts(
+        self, parents: Sequence[Entry | None]
+    ) -> tuple[list[str], list[Entry | None]]:
+        """A prompt per chain and the parent that it shows; each is described once."""
+        base = self.hooks.describe(None)
+        known: dict[str, str | None] = {}
+        prompts, shown = [], []
         for parent in parents:
-            key = parent and parent.run_id
-            if key not in known:
-                known[key] = self.hooks.describe(parent and self._previous(parent))
-        return [known[parent and parent.run_id] for parent in parents]
+            text = None
+            if parent is not None:
+                if parent.run_id not in known:
+                    known[parent.run_id] = self.hooks.describe(self._previous(parent))
+                text = known[parent.run_id]
+            prompts.append(base if text is None else text)
+            shown.append(None if text is None else parent)
+        return prompts, shown
 
     def _previous(self, parent: Entry) -> Attempt:
         record = read_at(self._ledger.path, parent.offset)
