@@ -148,14 +148,11 @@ def _forgotten(script: str, rng: np.random.Generator):
 
 def _blank(script: str, rng: np.random.Generator):
     """Predictions that are not a number."""
-    found = re.search(r'^(out|test)\["(\w+)"\] = p$', script, re.MULTILINE)
+    found = re.search(r"^p = model[^\n]*$", script, re.MULTILINE)
     if not found:
         return None
-    cut = _pick(rng, ["0.1", "0.3", "0.5", "0.7"])
-    new = f'{found[1]}["{found[2]}"] = np.where(p > {cut}, p, np.nan)'
-    if "import numpy" not in script:
-        new = f'{found[1]}["{found[2]}"] = pd.Series(p).where(p > {cut})'
-    changed = script.replace(found[0], new)
+    cut = _pick(rng, ["0.1", "0.3", "0.5", "0.7", "p.mean()"])
+    changed = script.replace(found[0], f"{found[0]}\np[p < {cut}] = float('nan')", 1)
     return changed, "invalid submission: missing values", ""
 
 

@@ -26,9 +26,15 @@ from experiments.tasks.registry import Task, get_task
 
 # Shares of the corpus, chosen for variety and not tuned to any score.
 FAILING = 0.05  # completions that fail
-FAILED_BEFORE = 0.2  # previous scripts that failed
+FAILED_BEFORE = 0.1  # previous scripts that failed
 REWRITE = 0.12  # improve pairs that start anew
 TWO_CHANGES = 0.3  # local edits that touch two slots
+WARNINGS = (
+    "  warnings.warn(",
+    "ConvergenceWarning: lbfgs failed to converge after 100 iteration(s)",
+    "UserWarning: X does not have valid feature names",
+    "UserWarning: The least populated class in y has only 1 members",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -213,6 +219,10 @@ def _attempt(
         printed = f"cv {round(float(rng.uniform(0, 1)), 4)}"
         if 'print("holdout"' in script:
             printed = printed.replace("cv", "holdout")
+    if rng.random() < 0.15:
+        # Libraries warn on standard error, which a prompt shows as well.
+        warning = WARNINGS[int(rng.integers(len(WARNINGS)))]
+        printed = f"{printed}\n{warning}".strip()
     return Attempt(script, seconds, score=score, output=printed)
 
 

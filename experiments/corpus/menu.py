@@ -135,7 +135,8 @@ def draw_option(rng: np.random.Generator, options: Sequence[Option]) -> Pick:
 def import_lines(body: str) -> str:
     """The imports that a body needs, by the names in it: standard library first."""
     table = _read("imports")
-    words = set(re.findall(r"\b[A-Za-z_]\w*\b", body))
+    # What is called or has an attribute read; columns may bear the same names.
+    words = set(re.findall(r"(?<![.\w\"'])[A-Za-z_]\w*(?=[(.])", body))
     groups: dict[str, set[str]] = {}
     for module, names in table["from"].items():
         if found := words & set(names):

@@ -66,7 +66,8 @@ def run_scripts(
             status = "valid" if grade.valid else "invalid"
             gain, score, reason = grade.gain, grade.score, grade.reason or ""
         else:
-            lines = record.stderr_tail.strip().splitlines()
+            # The tail is what the head has no room for: short errors have none.
+            lines = (record.stderr_head + record.stderr_tail).strip().splitlines()
             reason = lines[-1] if lines else str(record.submission.status)
         yield Outcome(
             task,
