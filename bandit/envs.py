@@ -148,7 +148,18 @@ def make_env(name: str, num_arms: int, num_contexts: int = 4) -> Env:
     """
     if name not in ENV_NAMES:
         raise ValueError(f"unknown environment {name!r}: choose from {ENV_NAMES}")
-    reward_loc, duration_loc = locations(num_arms, num_contexts)
+    return env_of(name, *locations(num_arms, num_contexts))
+
+
+def env_of(name: str, reward_loc: np.ndarray, duration_loc: np.ndarray) -> Env:
+    """The instance with given locations under an environment's noise, in float64.
+
+    Args:
+      name: 'E1', 'E2', 'E3' or 'E4'.
+      reward_loc: m_r, [X, K].
+      duration_loc: m_d in seconds, > 0, [X, K].
+    """
+    num_contexts = reward_loc.shape[0]
     if name == "E4":
         mean_reward = reward_loc
         mean_duration = floored_lognormal_mean(duration_loc, LOG_SD, MIN_DURATION)
