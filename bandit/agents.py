@@ -22,7 +22,7 @@ from rpg_jax import rates
 
 Hyper = Mapping[str, float]
 #: Sampled policies of C-UCB while tuning beyond 4 contexts; evaluation has 2,048.
-TUNING_POLICIES = 256
+TUNING_POLICIES = 64
 
 
 class AgentSpec(NamedTuple):
@@ -180,7 +180,12 @@ def _build_cucb_tuning(env: Env, hyper: Hyper) -> Agent:
 def _build_cucb_theory(env: Env, hyper: Hyper) -> Agent:
     del hyper
     c1, c2 = ucb.theory_constants(env)
-    return cucb_agent(*_shape(env), c1=c1, c2=c2)
+    exact = _shape(env)[0] <= MAX_EXACT_CONTEXTS
+    # With constants in the thousands lambda is at its floor, which the bounds prove at
+    # a fraction of the cost of sampled policies.
+    return cucb_agent(
+        *_shape(env), c1=c1, c2=c2, rate="exact" if exact else "approximate"
+    )
 
 
 def _build_imed(env: Env, hyper: Hyper) -> Agent:

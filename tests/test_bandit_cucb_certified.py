@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bandit import cucb, cucb_agent, envs, simulate
+from bandit import agents, cucb, cucb_agent, envs, simulate, ucb
 from bandit.ucb import log_one_plus_policies
 
 HYPER = {"c1": np.array([0.01, 1.0, 100.0]), "c2": np.array([0.1, 0.01, 1.0])}
@@ -106,3 +106,20 @@ def test_bounds_enclose_the_maximum_of_all_policies():
 def test_exact_is_refused_beyond_four_contexts():
     with pytest.raises(ValueError, match="pool"):
         cucb_agent.cucb_agent(5, 3, c1=1.0, c2=1.0, rate="exact")
+
+
+def test_theory_constants_keep_lambda_at_its_floor_beyond_four_contexts():
+    """Why the agent with the theorem's constants needs no sampled policies there."""
+    env = envs.make_env("E4", 5, 8)
+    spec = agents.AGENTS["cucb-theory"]
+
+    def upper(env, hyper):
+        agent = spec.build(env, hyper)
+        penalty = 2.0 * ucb.theory_constants(env)[0] * jnp.log(2.0)
+        return agent._replace(
+            rate=lambda state: state.search.enclose(state.table, penalty)[1]
+        )
+
+    none = {"none": np.zeros(1)}
+    result = simulate.simulate(jax.random.key(0), upper, env, none, TRIALS, 600)
+    np.testing.assert_allclose(result.rate, cucb.FLOOR, rtol=1e-6)
