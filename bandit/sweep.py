@@ -123,15 +123,18 @@ def run_cell(
     tuning, tune_seconds = np.zeros((2, 0)), 0.0
     if size > 1:
         seeds = TUNE_OFFSET + np.arange(tune_trials)
-        result, tune_seconds = run(spec.tune_build or spec.build, grid, seeds)
+        result, tune_seconds = run(
+            spec.tune_build or spec.builder(cell.num_contexts), grid, seeds
+        )
         final = result.regret[-1]
         tuning = np.stack([np.median(final, axis=1), final.mean(axis=1)])
         selection = ["median", "mean"]
         chosen = [_setting(grid, int(scores.argmin())) for scores in tuning]
     else:
-        selection, chosen = ["default"], [dict(spec.defaults)]
+        selection, chosen = ["default"], [spec.setting(env)]
     hyper = _stack(chosen) if chosen[0] else {"none": np.zeros(1)}
-    result, seconds = run(spec.build, hyper, np.arange(num_trials))
+    build = spec.builder(cell.num_contexts)
+    result, seconds = run(build, hyper, np.arange(num_trials))
     keep = checkpoints(result.steps, NUM_CHECKPOINTS)
     return CellResult(
         selection=selection,

@@ -101,7 +101,7 @@ def play(names):
     out = {}
     for name in names:
         spec = agents.AGENTS[name]
-        hyper = {k: np.array([v]) for k, v in spec.defaults.items()}
+        hyper = {k: np.array([v]) for k, v in spec.setting(env).items()}
         hyper = hyper or {"none": np.zeros(1)}
         out[name] = simulate.simulate(key, spec.build, env, hyper, np.arange(16), 3000)
     return env, out

@@ -114,12 +114,15 @@ def test_theory_constants_keep_lambda_at_its_floor_beyond_four_contexts():
     spec = agents.AGENTS["cucb-theory"]
 
     def upper(env, hyper):
-        agent = spec.build(env, hyper)
-        penalty = 2.0 * ucb.theory_constants(env)[0] * jnp.log(2.0)
+        agent = spec.builder(8)(env, hyper)
+        penalty = 2.0 * hyper["c1"] * jnp.log(2.0)
         return agent._replace(
             rate=lambda state: state.search.enclose(state.table, penalty)[1]
         )
 
-    none = {"none": np.zeros(1)}
-    result = simulate.simulate(jax.random.key(0), upper, env, none, TRIALS, 600)
+    setting = {name: np.array([v]) for name, v in spec.setting(env).items()}
+    np.testing.assert_allclose(
+        list(spec.setting(env).values()), ucb.theory_constants(env)
+    )
+    result = simulate.simulate(jax.random.key(0), upper, env, setting, TRIALS, 600)
     np.testing.assert_allclose(result.rate, cucb.FLOOR, rtol=1e-6)

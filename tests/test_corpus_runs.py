@@ -47,6 +47,12 @@ def _cheap(short: str, number: int) -> list[str]:
     return found
 
 
+#: Surveys of the whole corpus: a quarter of an hour and more, run by hand.
+LONG = pytest.mark.skipif(
+    "RPG_LONG_TESTS" not in os.environ, reason="a survey: set RPG_LONG_TESTS=1"
+)
+
+
 @pytest.mark.parametrize("short", FAST)
 def test_scripts_run_and_are_valid(pool, data, short):
     outcomes = list(run_scripts(pool, data(short), _cheap(short, 2), wall_s=300))
@@ -70,6 +76,7 @@ def test_broken_scripts_fail_as_their_kind_says(pool, data):
     assert outcomes["rows"].status == outcomes["blank"].status == "invalid"
 
 
+@LONG
 @pytest.mark.slow
 def test_two_hundred_random_scripts(pool, data, capsys):
     """Shares, seconds and gains over all tasks; printed per task."""
@@ -97,6 +104,7 @@ def test_two_hundred_random_scripts(pool, data, capsys):
     assert gains[1] > 0.7
 
 
+@LONG
 @pytest.mark.slow
 @pytest.mark.parametrize("short", SHORTS)
 def test_every_option_runs(pool, data, short):
