@@ -5,17 +5,16 @@
 R_u, D_u, T_u being sums over contexts of the reward sums, duration sums and counts of
 the cells (x, u(x)); policies with D_u = 0 or T_u = 0 do not count. Four ways to get it:
 
-- ``exact_rate``: the maximum over all A^X policies, X <= 4 (see ``cucb_exact``). For
-  evaluation.
-- ``approximate_rate``: coordinate ascent from the previous decision's policy and from
-  one multiplier step. A lower bound; for tuning. ``disagreement`` measures how low.
+- ``exact_max``: the maximum over all A^X policies, X <= 4 (see ``cucb_exact``). Agents
+  call it through ``cucb_certified``, which searches only where a decision needs it.
+- ``approximate_max``: coordinate ascent from the previous decision's policy and from
+  one multiplier step. A lower bound; ``disagreement`` measures how low.
 - ``sampled_rate``: 2,048 fresh random policies at every decision, for X > 4.
 - ``refresh_pool`` and ``pool_rate``: 2,048 policies kept between decisions with their
   sums, redrawn in the visited context only.
 
 The ``_max`` functions and ``disagreement`` take all trials at once, trials last; the
-others are written for one trial and meant to be vmapped. Nested vmaps are flattened
-into one batch for the exact search.
+others are written for one trial and meant to be vmapped.
 """
 
 from functools import cache
@@ -24,7 +23,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.custom_batching import custom_vmap
 
 from bandit.cucb_exact import exact_max
 from bandit.cucb_policies import (
@@ -41,12 +39,10 @@ __all__ = [
     "NUM_SAMPLED",
     "Pool",
     "approximate_max",
-    "approximate_rate",
     "brute_force_max",
     "disagreement",
     "empty_pool",
     "exact_max",
-    "exact_rate",
     "log_term",
     "pool_actions",
     "pool_rate",
@@ -72,62 +68,6 @@ def log_term(t: jax.Array, log_num_policies: float) -> jax.Array:
     return jnp.log(jnp.maximum(t, 2.0)) + 0.5 * float(
         np.logaddexp(0.0, log_num_policies)
     )
-
-
-@custom_vmap
-def _exact(table, penalty, incumbent, needed):
-    """exact_max, trials first: table [N, X, 3, A], penalty [N], incumbent [N, X]."""
-    columns = jnp.transpose(table, (2, 1, 3, 0))
-    value, policy, _ = exact_max(
-        *columns, penalty, incumbent.T, floor=FLOOR, needed=needed
-    )
-    return value, policy.T
-
-
-@_exact.def_vmap
-def _exact_rule(axis_size, in_batched, *args):
-    args = [
-        arg if batched else jnp.broadcast_to(arg[None], (axis_size, *arg.shape))
-        for arg, batched in zip(args, in_batched, strict=True)
-    ]
-    trials = args[1].shape[1]
-    flat = [arg.reshape(axis_size * trials, *arg.shape[2:]) for arg in args]
-    value, policy = _exact(*flat)
-    shape = (axis_size, trials)
-    return (value.reshape(shape), policy.reshape(*shape, -1)), (True, True)
-
-
-def exact_rate(
-    table: jax.Array,
-    c1_L2: jax.Array,
-    incumbent: jax.Array,
-    needed: jax.Array | bool = True,
-) -> tuple[jax.Array, jax.Array]:
-    """lambda, exactly, over all A^X policies of one trial.
-
-    Under (nested) vmap all trials are searched together: a trial whose bounds close
-    costs a few microseconds, and only the others are searched further.
-
-    Args:
-      table: cell sums [X, 3, A]: reward, duration (seconds), count; X <= 4.
-      c1_L2: 2 c1 L, [].
-      incumbent: the previous decision's policy, int32 [X] (zeros at first).
-      needed: whether lambda is going to be used; if not, a lower bound will do.
-
-    Returns:
-      lambda [] and its policy, int32 [X] (a good one, not the maximiser, where the
-      floor binds).
-
-    Raises:
-      ValueError: X > 4.
-    """
-    value, policy = _exact(
-        table[None],
-        jnp.asarray(c1_L2, table.dtype)[None],
-        incumbent[None],
-        jnp.asarray(needed)[None],
-    )
-    return value[0], policy[0]
 
 
 def approximate_max(
@@ -168,15 +108,6 @@ def approximate_max(
     better = other > value
     policy = jnp.where(better[None], candidate, policy)
     return jnp.maximum(jnp.maximum(value, other), FLOOR), policy
-
-
-def approximate_rate(
-    table: jax.Array, c1_L2: jax.Array, incumbent: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """``approximate_max`` of one trial: table [X, 3, A], incumbent [X]; vmap it."""
-    columns = jnp.swapaxes(table, 0, 1)[..., None]
-    value, policy = approximate_max(*columns, c1_L2, incumbent[:, None])
-    return value[0], policy[:, 0]
 
 
 def disagreement(

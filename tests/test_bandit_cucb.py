@@ -11,10 +11,10 @@ from bandit.cucb import (
     brute_force_max,
     disagreement,
     exact_max,
-    exact_rate,
     log_term,
 )
 from bandit.cucb_bounds import cell_bounds, count_range, even_edges, near_edges
+from bandit.cucb_certified import RateBounds, search
 from bandit.cucb_policies import Tables
 from bandit.cucb_record import record
 
@@ -233,8 +233,13 @@ def test_nested_vmap_is_the_batched_search(trajectory):
     table = jnp.moveaxis(stacked, -1, 0).reshape(4, 6, 4, 3, 11)
     start = tables.incumbent.T.reshape(4, 6, 4)
     c = jnp.asarray([0.5, 3.0, 20.0, 400.0])  # one per outer index, shared inside
-    rate = jax.vmap(jax.vmap(exact_rate, (0, None, 0)))
-    value, policy = jax.jit(rate)(table, c, start)
+
+    def one(table, penalty, incumbent):
+        bounds = RateBounds.empty(4)._replace(policy=incumbent)
+        value, bounds = search(bounds, table, penalty, jnp.asarray(True))
+        return value, bounds.policy
+
+    value, policy = jax.jit(jax.vmap(jax.vmap(one, (0, None, 0))))(table, c, start)
     expected, chosen = brute(*tables[:3], jnp.repeat(c, 6))
     expected = np.maximum(expected, FLOOR)
     np.testing.assert_allclose(value.reshape(-1), expected, rtol=2e-6, atol=2e-5)
