@@ -1,0 +1,66 @@
+"""Reports of training runs: one page, figures and tables from their records.
+
+    python -m experiments.report runs/mle_bench/RUN
+    python -m experiments.report RUN_A RUN_B --out=report
+
+Reads only what the runs recorded; runs that are not finished are reported as far as
+they are.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from absl import flags
+
+from experiments import cli
+from experiments.cli import OUT
+
+CURVE = flags.DEFINE_enum(
+    "curve", "best", ["best", "last", "mean"], "Score in the budget curves."
+)
+flags.declare_key_flag("out")
+
+
+def main(folders: Sequence[str]) -> int:
+    """Builds the report of the folders and prints its tables."""
+    if not folders:
+        raise cli.UsageError(
+            "name the folder of a run: python -m experiments.report RUN [RUN...]"
+        )
+    from experiments.loop.errors import LedgerError
+    from experiments.reporting.build import build
+    from experiments.reporting.load import ReportError
+    from experiments.reporting.terminal import show, working
+
+    try:
+        with working() as progress:
+            report = build(folders, OUT.value, curve=CURVE.value, progress=progress)
+    except (ReportError, LedgerError) as error:
+        raise cli.UsageError(str(error)) from error
+    except OSError as error:
+        print(f"error: cannot write the report: {error}", file=sys.stderr)
+        return 1
+    show(report)
+    return 0
+
+
+def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """(folders, command line without them)."""
+    folders, rest = [], [argv[0]]
+    takes_value = False
+    for at, word in enumerate(argv[1:], start=1):
+        if word == "--":
+            return folders + list(argv[at + 1 :]), rest
+        if takes_value or (word.startswith("-") and word != "-"):
+            rest.append(word)
+            name = word.lstrip("-").replace("-", "_")
+            known = not takes_value and name in flags.FLAGS
+            takes_value = known and not flags.FLAGS[name].boolean
+        else:
+            folders.append(word)
+    return folders, rest
+
+
+if __name__ == "__main__":
+    _folders, _rest = split(sys.argv)
+    cli.run(lambda: main(_folders), _rest)

@@ -1,0 +1,240 @@
+"""The report's figures as panels: the same code draws files and the page."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from experiments.reporting import budget as budgets
+from experiments.reporting import curves, learning, numbers
+from experiments.reporting.budget import Budget
+from experiments.reporting.load import Experiment
+from experiments.reporting.style import INK, Panel, look, name_lines
+from experiments.tasks.registry import Task
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+CURVE_TEXT = {"best": "best score so far", "last": "last score", "mean": "mean score"}
+CLOCK_TEXT = {"execution": "execution", "total": "total"}
+
+
+def score_label(task: Task, curve: str = "best") -> str:
+    """The y axis: what it is and which way is better."""
+    way = "higher is better ↑" if task.higher_is_better else "lower is better ↓"
+    return f"{CURVE_TEXT[curve]} ({way})"
+
+
+def failures_line(curve: str) -> str:
+    """How failures enter; printed on every budget curve."""
+    return f"Failures: {curves.FAILURES[curve]}."
+
+
+def _line(axis: "Axes", arm: str, x, mean, se, *, step: bool = False) -> None:
+    colour, dash, marker = look(arm)
+    style = {"drawstyle": "steps-post"} if step else {}
+    axis.plot(
+        x,
+        mean,
+        color=colour,
+        linestyle=dash,
+        linewidth=2.0,
+        marker=marker,
+        markersize=5,
+        markevery=max(len(x) // 8, 1),
+        **style,
+    )
+    if np.isfinite(se).any():
+        axis.fill_between(
+            x,
+            mean - se,
+            mean + se,
+            step="post" if step else None,
+            color=colour,
+            alpha=0.18,
+            linewidth=0,
+        )
+
+
+def budget_panel(budget: Budget) -> Panel:
+    """Best so far against seconds on one clock, one line an arm."""
+
+    def panel(axis: "Axes") -> None:
+        ends = []
+        for arm in budget.chains:
+            line = budgets.thin(budget.line(arm, budget.end))
+            _line(axis, arm, line.time, line.mean, line.se, step=True)
+            ends.append((arm, line.time[-1], line.mean[-1], look(arm).colour))
+        axis.axhline(budget.baseline, color=INK, linewidth=0.8, linestyle=":")
+        axis.set_xlim(0, budget.end or 1.0)
+        axis.set_ylabel(score_label(budget.task, budget.curve))
+        axis.set_xlabel(f"{CLOCK_TEXT[budget.clock]} seconds per chain")
+        axis.set_title(f"{budget.task.short}: {CLOCK_TEXT[budget.clock]} clock")
+        if budget.until < 0.98 * budget.end:
+            axis.axvline(budget.until, color=INK, linewidth=0.8, linestyle="--")
+            # In the corner that curves have left: they start there and go away.
+            top = not budget.task.higher_is_better
+            axis.annotate(
+                "all chains\ngot here",
+                xy=(budget.until, 0.9 if top else 0.1),
+                xycoords=axis.get_xaxis_transform(),
+                xytext=(3, 0),
+                textcoords="offset points",
+                fontsize=9,
+                va="top" if top else "bottom",
+            )
+        name_lines(axis, ends)
+
+    return panel
+
+
+def _rates_over_time(cells, column: str):
+    """Mean over seeds of a column of metrics.jsonl, as steps in total seconds."""
+    chains = []
+    for cell in cells:
+        time, value = cell.metrics["total_s"], cell.metrics[column]
+        keep = np.isfinite(time) & np.isfinite(value)
+        if keep.any():
+            chains.append([curves.Chain(time[keep], value[keep])])
+    if not chains:
+        return None
+    until = min(float(one[0].time[-1]) for one in chains)
+    begin = max(float(one[0].time[0]) for one in chains)
+    line = curves.over_seeds(chains, baseline=math.nan, until=until)
+    keep = line.time >= begin
+    return budgets.thin(curves.Curve(*(part[keep] for part in line)))
+
+
+def rho_panel(experiment: Experiment, task: Task) -> Panel:
+    """rho-hat over total time; beside it each batch's own rate."""
+
+    def panel(axis: "Axes") -> None:
+        ends = []
+        for arm in experiment.arms(task):
+            cells = experiment.of(task, arm)
+            own = _rates_over_time(cells, "on_policy_rate")
+            line = _rates_over_time(cells, "rho_next")
+            if line is None or not len(line.time):
+                continue
+            axis.step(own.time, own.mean, where="post", color=look(arm).colour,
+                      linewidth=0.8, alpha=0.6)  # fmt: skip
+            _line(axis, arm, line.time, line.mean, line.se, step=True)
+            ends.append((arm, line.time[-1], line.mean[-1], look(arm).colour))
+        axis.set_title(f"{task.short}: rate estimate ρ̂ (thin: each batch's own)")
+        axis.set_ylabel("reward per second")
+        axis.set_xlabel("total seconds of the run")
+        axis.set_ylim(bottom=min(0.0, axis.get_ylim()[0]))
+        name_lines(axis, ends)
+
+    return panel
+
+
+#: Lines over steps are means over one part in so many of the steps.
+SMOOTH = 12
+STEP_PANELS = {
+    "relative": ("relative reward at one price", "reward − price · seconds"),
+    "valid": ("share of valid attempts", "share"),
+    "seconds": ("seconds of an attempt", "seconds (protocol's clock)"),
+}
+
+
+def smoothing(experiment: Experiment, task: Task) -> int:
+    """Steps that a line over steps is a mean of."""
+    cells = [c for arm in experiment.arms(task) for c in experiment.of(task, arm)]
+    return max(max(cell.steps for cell in cells) // SMOOTH, 1)
+
+
+def step_panel(
+    experiment: Experiment, task: Task, column: str, price: learning.Price
+) -> Panel:
+    """A mean over attempts against steps, one line an arm."""
+    title, label = STEP_PANELS[column]
+
+    def panel(axis: "Axes") -> None:
+        ends, window = [], smoothing(experiment, task)
+        for arm in experiment.arms(task):
+            line = learning.by_step(
+                experiment.of(task, arm), column, price.value, window=window
+            )
+            if not len(line.time):
+                continue
+            line = budgets.thin(line)
+            _line(axis, arm, *line)
+            ends.append((arm, line.time[-1], line.mean[-1], look(arm).colour))
+        axis.set_title(f"{task.short}: {title}")
+        axis.set_ylabel(label)
+        axis.set_xlabel("step" if window == 1 else f"step (mean of the last {window})")
+        if column != "relative":
+            axis.set_ylim(bottom=0)
+        if column == "valid":
+            axis.set_ylim(0, 1.03)
+        name_lines(axis, ends)
+
+    return panel
+
+
+def rates_panel(experiment: Experiment) -> Panel:
+    """Reward per second of each arm, the task's best arm at 1, with intervals."""
+
+    def panel(axis: "Axes") -> None:
+        tasks, arms = experiment.tasks, experiment.arms()
+        for row, task in enumerate(tasks):
+            kind = numbers.unit_kind(experiment, task)
+            found = {
+                arm: numbers.rate_interval(
+                    numbers.units(experiment.of(task, arm), kind)
+                )
+                for arm in experiment.arms(task)
+            }
+            values = [i.value for i in found.values() if math.isfinite(i.value)]
+            if not values or max(values) <= 0:
+                continue
+            best = max(values)
+            for place, arm in enumerate(arms):
+                if arm not in found or not math.isfinite(found[arm].value):
+                    continue
+                value, low, high = (x / best for x in found[arm])
+                y = row + 0.7 * ((place + 0.5) / len(arms) - 0.5)
+                colour, _, marker = look(arm)
+                if math.isfinite(low):
+                    axis.plot([low, high], [y, y], color=colour, linewidth=2)
+                axis.plot([value], [y], color=colour, marker=marker, markersize=7,
+                          linestyle="none", label=arm)  # fmt: skip
+        axis.set_yticks(range(len(tasks)), [task.short for task in tasks])
+        axis.set_ylim(len(tasks) - 0.5, -0.5)
+        axis.set_xlim(left=0)
+        axis.grid(False, axis="y")
+        axis.grid(True, axis="x", linewidth=0.6, alpha=0.7)
+        axis.set_xlabel("reward per second, best arm of the task = 1")
+        handles, texts = axis.get_legend_handles_labels()
+        once = dict(zip(texts, handles, strict=True))
+        legend = axis.figure.legend(
+            once.values(),
+            once.keys(),
+            loc="outside upper center",
+            ncols=min(len(once), 3),
+            frameon=False,
+        )
+        for text in legend.get_texts():
+            text.set_color(look(text.get_text()).colour)
+
+    return panel
+
+
+def rates_size(experiment: Experiment) -> tuple[float, float]:
+    """Inches for ``rates_panel``."""
+    rows = len(experiment.tasks) * (0.25 + 0.16 * len(experiment.arms()))
+    return (5.6, 1.5 + rows)
+
+
+def has_steps(experiment: Experiment, task: Task) -> bool:
+    """Whether any step of a task is committed."""
+    return any(
+        c.steps for arm in experiment.arms(task) for c in experiment.of(task, arm)
+    )
+
+
+def tasks_with(found: Sequence[Budget | None]) -> list[Budget]:
+    """Those that have curves."""
+    return [one for one in found if one is not None]

@@ -1,0 +1,271 @@
+"""The first lines of a report: which arm earned more per second, and what was run."""
+
+import dataclasses
+import json
+import math
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from experiments.reporting import numbers
+from experiments.reporting.load import Experiment
+from experiments.reporting.numbers import Interval
+from experiments.reporting.sheet import number, percent, signed, span
+from experiments.tasks.registry import Task
+
+
+@dataclasses.dataclass(frozen=True)
+class Contest:
+    """Two arms of one task, by reward per second on the protocol's clock.
+
+    Attributes:
+        task: the task.
+        first: name of the arm in question.
+        second: what it is compared with.
+        rates: of both, with intervals.
+        difference: first - second, with its interval.
+        kind: what is resampled.
+    """
+
+    task: Task
+    first: str
+    second: str
+    rates: tuple[Interval, Interval]
+    difference: Interval
+    kind: str
+
+    @property
+    def settled(self) -> bool:
+        """Whether the interval of the difference leaves out 0."""
+        return self.difference.low > 0 or self.difference.high < 0
+
+    @property
+    def gain(self) -> float:
+        """Of the first rate over the second, per cent; NaN where that is no number."""
+        a, b = self.rates
+        return 100 * (a.value / b.value - 1) if b.value > 0 else math.nan
+
+    def sentence(self) -> str:
+        """In plain words, with numbers."""
+        a, b = self.rates
+        if a.value == b.value:
+            head = f"{self.first} and {self.second} earned the same per second"
+        else:
+            more, less = (self.first, self.second)
+            if a.value < b.value:
+                more, less = less, more
+            head = f"{more} earned more per second than {less}"
+        gain = ""
+        if math.isfinite(self.gain):
+            gain = f" ({signed(self.gain)}% for {self.first})"
+        text = (
+            f"{self.task.short}: {head}: {number(a.value)} {span(a.low, a.high)} "
+            f"({self.first}) against {number(b.value)} {span(b.low, b.high)} "
+            f"({self.second}) reward per second{gain}. "
+        )
+        if self.difference.low != self.difference.low:
+            return text + "One unit alone gives no interval: nothing is settled."
+        overlap = a.low <= b.high and b.low <= a.high
+        text += "The intervals overlap" if overlap else "The intervals do not overlap"
+        text += f"; that of the difference, {span(*self.difference[1:])}, "
+        return text + (
+            "leaves out 0."
+            if self.settled
+            else "includes 0: this run does not settle which arm is better."
+        )
+
+
+def rivals(experiment: Experiment, task: Task) -> tuple[str, str] | None:
+    """rpg against vanilla where both are there, else the task's two best rates."""
+    arms = experiment.arms(task)
+    if len(arms) < 2:
+        return None
+    if "rpg" in arms and "vanilla" in arms:
+        return "rpg", "vanilla"
+    rate = {
+        arm: numbers.rate_interval(numbers.units(experiment.of(task, arm), "seeds"))
+        for arm in arms
+    }
+    ranked = sorted(arms, key=lambda arm: -(rate[arm].value if rate[arm].value ==
+                                            rate[arm].value else -1e300))  # fmt: skip
+    return ranked[0], ranked[1]
+
+
+def contests(experiment: Experiment) -> list[Contest]:
+    """One a task that has two arms."""
+    out = []
+    for task in experiment.tasks:
+        pair = rivals(experiment, task)
+        if pair is None:
+            continue
+        kind = numbers.unit_kind(experiment, task)
+        a, b = (numbers.units(experiment.of(task, arm), kind) for arm in pair)
+        rates = numbers.rate_interval(a), numbers.rate_interval(b)
+        difference = numbers.rate_difference(a, b)
+        out.append(Contest(task, *pair, rates, difference, kind))
+    return out
+
+
+def headline(experiment: Experiment, found: Sequence[Contest]) -> str:
+    """One or two sentences over all tasks."""
+    if not found:
+        arms = ", ".join(experiment.arms())
+        rates = []
+        for task in experiment.tasks:
+            for arm in experiment.arms(task):
+                cells = experiment.of(task, arm)
+                rate = numbers.over_seeds(cells)["rate"].mean
+                rates.append(f"{number(rate)} on {task.short}")
+        return f"Only {arms} was run: reward per second {', '.join(rates)}."
+    pairs = {(c.first, c.second) for c in found}
+    if len(found) == 1 or len(pairs) > 1:
+        return " ".join(c.sentence() for c in found[:3])
+    (first, second) = next(iter(pairs))
+    ahead = sum(c.rates[0].value > c.rates[1].value for c in found)
+    clear = [c for c in found if c.settled]
+    won = sum(c.difference.low > 0 for c in clear)
+    text = (
+        f"{first} earned more reward per second than {second} in {ahead} of "
+        f"{len(found)} tasks ({_gains(found)}). "
+    )
+    if not clear:
+        return text + "In none of them does the 95% interval of the difference leave "\
+            "out 0: this does not settle which arm is better."  # fmt: skip
+    return text + (
+        f"The 95% interval of the difference leaves out 0 in {len(clear)}: "
+        f"{won} for {first}, {len(clear) - won} for {second}."
+    )
+
+
+def _gains(found: Sequence[Contest]) -> str:
+    """The first arm's gains in per cent: each, or the median of many."""
+    gains = [(c.task.short, c.gain) for c in found if math.isfinite(c.gain)]
+    if not gains:
+        return "the other earned nothing"
+    if len(gains) <= 4:
+        return ", ".join(f"{signed(gain)}% on {name}" for name, gain in gains)
+    middle = statistics.median(gain for _, gain in gains)
+    return f"median of {len(gains)} tasks: {signed(middle)}%"
+
+
+def _known(config: dict[str, Any], *names: str) -> Any:
+    for name in names:
+        value = config.get(name)
+        if value not in (None, "", [], {}):
+            return value
+    return None
+
+
+def words(value: Any) -> str:
+    """A value of a configuration on one line."""
+    if isinstance(value, dict):
+        parts = (f"{k} {words(v)}" for k, v in value.items() if v is not None)
+        return ", ".join(parts)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(words, value))
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
+
+
+def is_synthetic(experiment: Experiment) -> bool:
+    """Whether any data are synthetic, as far as the configurations say."""
+    return any(
+        "synthetic" in json.dumps(_known(config, "sources", "data"))
+        for config in _configs(experiment)
+    )
+
+
+def _configs(experiment: Experiment) -> list[dict[str, Any]]:
+    headers = [h.get("config", {}) for h in experiment.headers]
+    return [*headers, *(cell.config for cell in experiment.cells)]
+
+
+def facts(experiment: Experiment) -> list[tuple[str, str]]:
+    """What was run, on what: pairs for the summary."""
+    config: dict[str, Any] = {}
+    for one in reversed(_configs(experiment)):
+        config |= {k: v for k, v in one.items() if v is not None}
+    cells, protocol = experiment.cells, config.get("protocol")
+    attempts = sum(len(c.attempts) for c in cells)
+    valid = sum(int(c.attempts.valid.sum()) for c in cells)
+    seeds = sorted({c.seed for c in cells})
+    rule = numbers.rule_of(cells[0])
+    name = protocol.get("name", "?") if isinstance(protocol, dict) else protocol
+    ends = [c.metrics["finished_at"][-1] for c in cells if c.steps]
+    isolation = set().union(*(c.attempts.isolation for c in cells))
+    header = next((h for h in experiment.headers if h), {})
+    pairs = [
+        ("tasks", ", ".join(t.short for t in experiment.tasks)),
+        ("arms", ", ".join(experiment.arms())),
+        ("seeds", ", ".join(map(str, seeds))),
+        (
+            "attempts",
+            f"{attempts:,} in {sum(c.steps for c in cells):,} steps of {len(cells)} "
+            f"runs; {percent(valid / attempts)} valid",
+        ),
+        ("data", _data(experiment)),
+        ("policy", words(config.get("model", ""))),
+        ("protocol", f"{name}, reward {rule.kind}"),
+        ("clock of the reward", f"{rule.clock} seconds"),
+        ("budget", words(config.get("budget") or "")),
+        ("failures", f"charged {rule.failure_charge} seconds"),
+        ("isolation", ", ".join(sorted(isolation)) or words(config.get("isolation"))),
+        ("machine", "; ".join(dict.fromkeys(_machines(experiment)))),
+        ("started", words(header.get("started", ""))),
+        (
+            "last step",
+            time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(max(ends))) if ends else "",
+        ),
+        ("revision", words(header.get("git", ""))),
+        ("versions", words(header.get("versions", ""))),
+        ("command", " ".join(map(str, header.get("command", [])))),
+    ]
+    return [(k, v) for k, v in pairs if v and v != "None"]
+
+
+#: Facts that a page folds away.
+FOLDED = ("started", "revision", "versions", "command")
+
+
+def _data(experiment: Experiment) -> str:
+    """Sources of the data with their size and seed."""
+    out = []
+    for config in _configs(experiment):
+        sources = _known(config, "sources", "data")
+        if sources is None:
+            continue
+        if isinstance(sources, list):
+            sources = list(dict.fromkeys(sources))
+        text = words(sources)
+        if "synthetic" in text and config.get("size"):
+            text += f" ({config['size']})"
+        if config.get("data_seed") is not None:
+            text += f", seed {config['data_seed']}"
+        out.append(text)
+    return "; ".join(dict.fromkeys(out))
+
+
+def _machines(experiment: Experiment) -> list[str]:
+    return [words(h["machine"]) for h in experiment.headers if h.get("machine")]
+
+
+def cautions(experiment: Experiment) -> list[str]:
+    """What a reader must know before any number."""
+    out = []
+    if is_synthetic(experiment):
+        out.append(
+            "The data are synthetic: small, made from a seed, of the real data's form. "
+            "Scores say nothing about the real competitions."
+        )
+    if len(set(_machines(experiment))) > 1:
+        out.append("The runs are from different machines: seconds are not comparable.")
+    if len({json.dumps(h.get("git")) for h in experiment.headers if h}) > 1:
+        out.append("The runs are of different revisions of the code.")
+    if experiment.unfinished:
+        out.append(
+            f"Unfinished: {len(experiment.unfinished)} of the runs. What is there is "
+            "reported; equal budgets end where the shortest run ends."
+        )
+    return out

@@ -1,0 +1,357 @@
+"""A run's folders, read once: records of truth in, columns out.
+
+    RUN/config.json                       the experiment
+    RUN/<task>/<arm>/seed-<k>/            one cell: config.json, attempts.jsonl,
+                                          metrics.jsonl, scripts/, maybe final.jsonl
+
+A folder of one cell may be given too, and several runs together. What cannot be
+averaged (another protocol, other data, the same seed twice) is refused.
+"""
+
+import dataclasses
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.loop.errors import LedgerError
+from experiments.loop.ledger import read
+from experiments.loop.recorded import ATTEMPTS, METRICS, by_step
+from experiments.reporting.alike import ReportError, check_alike
+from experiments.tasks.registry import Task, TaskError, get_task
+
+CONFIG, FINAL, STATE = "config.json", "final.jsonl", "task.json"
+STATUSES = ("valid", "invalid", "failed", "no_script", "infrastructure")
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempts:
+    """Columns of attempts.jsonl, ordered by step and chain; NaN where there is none."""
+
+    run_id: list[str]
+    parent: list[str | None]
+    status: list[str]
+    script: list[str | None]  # digest
+    reason: list[str | None]
+    offset: np.ndarray  # byte in the file
+    step: np.ndarray
+    chain: np.ndarray
+    score: np.ndarray  # metric units
+    value: np.ndarray  # reward without penalty or bonus; 0 for a failure
+    reward: np.ndarray
+    delta_s: np.ndarray  # on the rule's clock
+    execution_s: np.ndarray
+    generation_s: np.ndarray
+    isolation: frozenset[str]
+
+    def __len__(self) -> int:
+        return len(self.run_id)
+
+    @property
+    def known(self) -> np.ndarray:
+        """Attempts that the machinery did not lose."""
+        return ~np.isnan(self.delta_s)
+
+    @property
+    def valid(self) -> np.ndarray:
+        """Attempts with a score."""
+        return np.array([s == "valid" for s in self.status], bool)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One task, arm and seed, as far as it got.
+
+    Attributes:
+        folder: of the records.
+        root: the RUN folder it belongs to (itself, if given alone).
+        task: the task.
+        arm: name.
+        seed: of the policy's sampling.
+        config: the ``config`` of its config.json.
+        attempts: all on record.
+        steps: committed steps.
+        metrics: columns of metrics.jsonl, shape [steps]; NaN where there is none.
+        final: records of the private-test scoring.
+        progress: share of the budget used, None where no budget is on record.
+    """
+
+    folder: Path
+    root: Path
+    task: Task
+    arm: str
+    seed: int
+    config: dict[str, Any]
+    attempts: Attempts
+    steps: int
+    metrics: dict[str, np.ndarray]
+    final: list[dict[str, Any]]
+    progress: float | None
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"{self.task.short}/{self.arm}/seed-{self.seed}"
+
+    @property
+    def baseline(self) -> float:
+        """The sample submission's score."""
+        value = self.config.get("baseline")
+        return math.nan if value is None else float(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """Everything that a report is made from.
+
+    Attributes:
+        cells: in the order of tasks (paper's table), arms, seeds.
+        headers: config.json of every RUN.
+        roots: RUN folders.
+        unfinished: what is missing, one line each.
+    """
+
+    cells: list[Cell]
+    headers: list[dict[str, Any]]
+    roots: list[Path]
+    unfinished: list[str]
+
+    @property
+    def tasks(self) -> list[Task]:
+        """Tasks with an attempt."""
+        return list({c.task.short: c.task for c in self.cells}.values())
+
+    def arms(self, task: Task | None = None) -> list[str]:
+        """Arms with an attempt (of a task)."""
+        cells = [c for c in self.cells if task is None or c.task.short == task.short]
+        return list(dict.fromkeys(c.arm for c in cells))
+
+    def of(self, task: Task, arm: str) -> list[Cell]:
+        """The seeds of a task and arm."""
+        return [c for c in self.cells if c.task.short == task.short and c.arm == arm]
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    path = folder / CONFIG
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ReportError(f"there is no {path}: is this the folder of a run?") from None
+    except (OSError, ValueError) as error:
+        raise ReportError(f"{path} cannot be read ({error})") from None
+    if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
+        raise ReportError(f"{path} holds no configuration of a run")
+    return content
+
+
+def _column(rows: Sequence[dict], name: str) -> np.ndarray:
+    values = [row.get(name) for row in rows]
+    return np.array([math.nan if v is None else v for v in values], np.float64)
+
+
+def read_attempts(path: Path) -> Attempts:
+    """The columns of an attempts.jsonl; a retry takes the place of what it retries.
+
+    Raises:
+        LedgerError: a line is broken; a torn last line is left out.
+    """
+    keep = (
+        "run_id", "parent", "status", "script_sha256", "reason", "step", "chain",
+        "score", "value", "reward", "delta_s", "execution_s", "generation_s",
+    )  # fmt: skip
+    rows, offsets, levels = [], [], set()
+    for _, located in by_step(path):
+        for offset, record in located:
+            missing = [k for k in ("run_id", "step", "chain", "status")
+                       if k not in record]  # fmt: skip
+            if missing:
+                raise LedgerError(
+                    f"{path} is damaged at byte {offset}: a record without {missing[0]}"
+                )
+            # Texts are left in the file: a report shows few of them.
+            rows.append({name: record.get(name) for name in keep})
+            offsets.append(offset)
+            levels.add(record.get("isolation"))
+    order = sorted(range(len(rows)), key=lambda i: (rows[i]["step"], rows[i]["chain"]))
+    rows = [rows[i] for i in order]
+    texts = {
+        field: [row[name] for row in rows]
+        for field, name in (
+            ("run_id", "run_id"),
+            ("parent", "parent"),
+            ("status", "status"),
+            ("script", "script_sha256"),
+            ("reason", "reason"),
+        )
+    }
+    numbers = {
+        name: _column(rows, name)
+        for name in ("score", "value", "reward", "delta_s", "execution_s",
+                     "generation_s")
+    }  # fmt: skip
+    return Attempts(
+        **texts,
+        **numbers,
+        offset=np.array(offsets, np.int64)[order],
+        step=np.array([row["step"] for row in rows], np.int64),
+        chain=np.array([row["chain"] for row in rows], np.int64),
+        isolation=frozenset(levels - {None}),
+    )
+
+
+def _read_metrics(path: Path) -> tuple[int, dict[str, np.ndarray], dict[str, float]]:
+    rows = [record for _, record in read(path)] if path.exists() else []
+    names = ("step", "rho", "rho_next", "on_policy_rate", "finished_at")
+    columns = {name: _column(rows, name) for name in names}
+    used = [row.get("used", {}) for row in rows]
+    columns["total_s"] = _column(used, "total")
+    return len(rows), columns, used[-1] if used else {}
+
+
+def _progress(budget: Any, used: dict[str, float]) -> float | None:
+    """Share of the budget that is used, as ``schedule.Budget`` counts it."""
+    if not isinstance(budget, dict):
+        return None
+    shares = []
+    if budget.get("seconds"):
+        shares.append(used.get(budget.get("clock", "total"), 0.0) / budget["seconds"])
+    if budget.get("steps"):
+        shares.append(used.get("steps", 0) / budget["steps"])
+    return max(shares, default=None)
+
+
+def _read_cell(folder: Path, root: Path, header: dict[str, Any]) -> Cell | None:
+    config = _config(folder)["config"]
+    path = folder / ATTEMPTS
+    attempts = read_attempts(path) if path.exists() else None
+    if attempts is None or not len(attempts):
+        return None
+    try:
+        task = get_task(config["task"])
+        arm = config["arm"]
+        arm = arm if isinstance(arm, str) else arm["name"]
+        seed = int(config["seed"])
+    except (KeyError, TypeError, ValueError, TaskError) as error:
+        raise ReportError(
+            f"{folder / CONFIG} does not say which task, arm and seed it is ({error})"
+        ) from None
+    steps, metrics, used = _read_metrics(folder / METRICS)
+    final = [r for _, r in read(folder / FINAL)] if (folder / FINAL).exists() else []
+    budget = header.get("config", {}).get("budget") or config.get("budget")
+    progress = _progress(budget, used)
+    return Cell(
+        folder, root, task, arm, seed, config, attempts, steps, metrics, final, progress
+    )
+
+
+def _folders(root: Path) -> list[Path]:
+    """The cells' folders of a RUN, or the folder itself."""
+    if not root.is_dir():
+        raise ReportError(f"there is no folder {root}")
+    if (root / ATTEMPTS).exists():
+        return [root]
+    return sorted(path.parent for path in root.glob(f"*/*/seed-*/{CONFIG}"))
+
+
+def load(folders: Sequence[Path | str]) -> Experiment:
+    """Read the folders of one or several runs.
+
+    Args:
+        folders: RUN folders, or folders of single cells.
+
+    Raises:
+        ReportError: no such folder, no attempts, or configurations that differ.
+        LedgerError: a broken line in a file of records.
+    """
+    roots = list(dict.fromkeys(Path(folder) for folder in folders))
+    if not roots:
+        raise ReportError("a report needs the folder of a run")
+    cells, headers, unfinished = [], [], []
+    for root in roots:
+        found = _folders(root)
+        header = _config(root) if (root / CONFIG).exists() else {}
+        headers.append(header)
+        for folder in found:
+            cell = _read_cell(folder, root, header)
+            if cell is None:
+                unfinished.append(f"{folder.relative_to(root)}: no attempts yet")
+            else:
+                cells.append(cell)
+        unfinished += _absent(header, [c for c in cells if c.root == root])
+        unfinished += _failed(root)
+    if not cells:
+        names = ", ".join(map(str, roots))
+        raise ReportError(f"no attempts are on record in {names}: nothing to report")
+    pairs = zip(roots, headers, strict=True)
+    check_alike(cells, [(root, h["config"]) for root, h in pairs if "tasks" in
+                        h.get("config", {})])  # fmt: skip
+    order = _order(cells)
+    cells.sort(key=order)
+    unfinished += [line for cell in cells if (line := _unfinished(cell))]
+    return Experiment(cells, headers, roots, list(dict.fromkeys(unfinished)))
+
+
+def _order(cells: list[Cell]):
+    from experiments.loop.arms import ARMS
+    from experiments.tasks.registry import load_tasks
+
+    tasks, arms = list(load_tasks()), list(ARMS)
+    arms += sorted({c.arm for c in cells} - set(arms))
+    return lambda c: (tasks.index(c.task.short), arms.index(c.arm), c.seed)
+
+
+def _names(values: Any) -> list[str]:
+    if not isinstance(values, list):
+        return []
+    return [v["name"] if isinstance(v, dict) else str(v) for v in values]
+
+
+def _absent(header: dict[str, Any], cells: list[Cell]) -> list[str]:
+    """Cells that the experiment planned and that have no folder."""
+    config = header.get("config", {})
+    seeds = config.get("seeds")
+    if isinstance(seeds, int):
+        seeds = list(range(seeds))
+    planned = [
+        f"{task}/{arm}/seed-{seed}"
+        for task in _names(config.get("tasks"))
+        for arm in _names(config.get("arms"))
+        for seed in _names(seeds)
+    ]
+    there = {c.name for c in cells}
+    return [f"{name}: no attempts yet" for name in planned if name not in there]
+
+
+def _state(folder: Path) -> dict[str, Any]:
+    """What became of a task, as the training command leaves it."""
+    try:
+        state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return state if isinstance(state, dict) else {}
+
+
+def _failed(root: Path) -> list[str]:
+    out = []
+    for path in sorted(root.glob(f"*/{STATE}")):
+        state = _state(path.parent)
+        if state.get("status") in ("failed", "stopped"):
+            reason = " ".join(str(state.get("reason", "")).split())
+            line = f"{path.parent.name}: {state['status']}"
+            out.append(f"{line}: {reason}" if reason else line)
+    return out
+
+
+def _unfinished(cell: Cell) -> str | None:
+    last = int(cell.attempts.step.max()) + 1
+    if _state(cell.folder.parent.parent).get("status") in ("done", "replayed"):
+        return None
+    if cell.progress is not None and cell.progress < 1:
+        share = f"{100 * cell.progress:.0f}% of its budget"
+        return f"{cell.name}: {cell.steps} steps, {share}"
+    if last > cell.steps:
+        return f"{cell.name}: stopped within step {last - 1}"
+    return None

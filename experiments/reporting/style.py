@@ -1,0 +1,186 @@
+"""How figures look: one colour, dash and marker per arm, large type, SVG for a page.
+
+Colours are those of Okabe and Ito, told apart by colour-blind readers; dashes, markers
+and names at the lines' ends tell arms apart without any colour.
+"""
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class Look(NamedTuple):
+    """Of one arm."""
+
+    colour: str
+    dash: object
+    marker: str
+
+
+LOOKS = {
+    "rpg": Look("#0072b2", "-", "o"),
+    "vanilla": Look("#d55e00", (0, (5, 1.6)), "s"),
+    "search-only": Look("#6e6e6e", (0, (1, 1.2)), "^"),
+    "fixed-price": Look("#009e73", (0, (6, 1.5, 1, 1.5)), "D"),
+    "ratio": Look("#cc79a7", (0, (3, 1, 1, 1, 1, 1)), "v"),
+    "on-policy-rate": Look("#e69f00", (0, (8, 2)), "P"),
+    "duration-weighted": Look("#56b4e9", (0, (2, 1)), "X"),
+}
+OTHER = Look("#8c6d31", (0, (4, 1, 1, 1)), "*")
+#: Colours of text, grid and background; a page replaces them by its own.
+INK, GRID, PAPER = "#1b1b1f", "#c9c9cf", "#fefefe"
+
+_RC = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 11,
+    "axes.titlesize": 12,
+    "axes.labelsize": 11,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "axes.titlecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "grid.color": GRID,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "report",
+    "pdf.fonttype": 42,
+    "text.parse_math": False,
+    "axes.formatter.use_mathtext": False,
+}
+
+
+def look(arm: str) -> Look:
+    """Of an arm."""
+    return LOOKS.get(arm, OTHER)
+
+
+def styled() -> object:
+    """The figures' settings, for a ``with`` block; the caller's own stay."""
+    import matplotlib
+
+    return matplotlib.rc_context(_RC)
+
+
+Panel = Callable[["Axes"], None]
+
+
+def draw(
+    panels: Sequence[Panel],
+    *,
+    size: tuple[float, float] = (5.2, 3.9),
+    foot: str = "",
+) -> "Figure":
+    """A figure of panels side by side, in two rows from four on.
+
+    Args:
+        panels: each draws on one axis.
+        size: of one panel, inches.
+        foot: small print below all.
+    """
+    from matplotlib.figure import Figure
+
+    rows = 1 if len(panels) < 4 else 2
+    columns = -(-len(panels) // rows)
+    figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+    figure.patch.set_facecolor(PAPER)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axis, panel in zip(axes, panels, strict=True):
+        axis.set_facecolor("none")
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(True, axis="y", linewidth=0.6, alpha=0.7)
+        axis.set_axisbelow(True)
+        panel(axis)
+    if foot:
+        figure.supxlabel(foot, fontsize=9)
+    # Laid out once: each way of saving would do it again.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    return figure
+
+
+def name_lines(axis: "Axes", names: Sequence[tuple[str, float, float, str]]) -> None:
+    """Names at the lines' ends, moved apart where they would overlap.
+
+    Args:
+        axis: limits are set already.
+        names: (text, x, y, colour) of each line's last point.
+    """
+    if not names:
+        return
+    low, high = axis.get_ylim()
+    height = axis.get_position().height * axis.figure.get_figheight() * 72
+    gap = (high - low) * 14.0 / max(height, 1.0)
+    order = sorted(range(len(names)), key=lambda i: names[i][2])
+    places = [names[i][2] for i in order]
+    for _ in range(60):  # neighbours push each other apart, evenly
+        for i in range(len(places) - 1):
+            short = gap - (places[i + 1] - places[i])
+            if short > 1e-12:
+                places[i] -= short / 2
+                places[i + 1] += short / 2
+        places = [min(max(p, low), high) for p in places]
+    for place, i in zip(places, order, strict=True):
+        text, x, y, colour = names[i]
+        axis.annotate(
+            text,
+            xy=(x, y),
+            xytext=(1.02, place),
+            textcoords=axis.get_yaxis_transform(),
+            color=colour,
+            va="center",
+            fontweight="bold",
+            annotation_clip=False,
+        )
+
+
+def save(figure: "Figure", path: Path) -> list[Path]:
+    """PNG and PDF next to each other; both paths."""
+    paths = [path.with_suffix(suffix) for suffix in (".png", ".pdf")]
+    for target in paths:
+        meta = {"CreationDate": None} if target.suffix == ".pdf" else None
+        figure.savefig(target, dpi=160, metadata=meta)
+    return paths
+
+
+_VARIABLES = {INK: "currentColor", GRID: "var(--grid)", PAPER: "var(--page)"}
+
+
+def svg(figure: "Figure", key: str, label: str) -> str:
+    """A figure as an inline <svg>: no ids shared with others, the page's colours.
+
+    Args:
+        figure: to draw.
+        key: prefix of its ids; letters, digits and hyphens.
+        label: what it shows, in words, for those who cannot see it.
+    """
+    from xml.sax.saxutils import quoteattr
+
+    figure.patch.set_visible(False)
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    figure.patch.set_visible(True)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.S)
+    text = re.sub(r'\sxmlns(:xlink)?="[^"]*"', "", text)
+    text = text.replace("xlink:href=", "href=")
+    text = re.sub(r'\sid="', f' id="{key}-', text)
+    text = re.sub(r'href="#', f'href="#{key}-', text)
+    text = re.sub(r"url\(#", f"url(#{key}-", text)
+    text = re.sub(r"'DejaVu Sans'[^;\"]*", "var(--font)", text)
+    for name, one in LOOKS.items():
+        text = text.replace(one.colour, f"var(--arm-{name})")
+    for colour, variable in _VARIABLES.items():
+        text = text.replace(colour, variable)
+    text = re.sub(r'\s(width|height)="[\d.]+pt"', "", text, count=2)
+    start = f'<svg role="img" aria-label={quoteattr(label)}'
+    return text.replace("<svg", start, 1).strip()
