@@ -1,12 +1,13 @@
 """What every command line here shares: one-line errors, exit codes, list flags.
 
 Exit codes: 0 done, 1 the work failed, 2 the command line or its files are wrong,
-130 stopped by Ctrl-C, 141 the reader of the output has left.
+130 stopped by Ctrl-C, 143 by SIGTERM, 141 the reader of the output has left.
 """
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from absl import app, flags, logging
@@ -17,6 +18,9 @@ SEED = flags.DEFINE_integer("seed", 0, "Seed of the run.", lower_bound=0)
 OUT = flags.DEFINE_string("out", None, "The run's folder; a new one in runs/.")
 RESUME = flags.DEFINE_boolean("resume", False, "Go on with the run in --out.")
 DRY_RUN = flags.DEFINE_boolean("dry_run", False, "Print the configuration and stop.")
+
+
+_STOPPED = (130, 143)
 
 
 class UsageError(Exception):
@@ -41,15 +45,50 @@ def _underscored(argv: Sequence[str]) -> list[str]:
     return words
 
 
-def run(main: Callable[[], int | None], argv: Sequence[str] | None = None) -> NoReturn:
+def grouped_help(doc: str, sections: Mapping[str, Sequence[flags.FlagHolder]]) -> str:
+    """Help text: the module's docstring, then its flags under headings."""
+    lines = [doc.strip()]
+    for title, holders in sections.items():
+        lines += ["", f"{title}:"]
+        for holder in holders:
+            flag = flags.FLAGS[holder.name]
+            values = getattr(flag.parser, "enum_values", None)
+            text = flag.help if values is None else flag.help.partition(": ")[2]
+            kind = f" ({'|'.join(values)})" if values else ""
+            default = flag.default_as_str
+            if flag.default is not None and flag.default is not False:
+                kind += f" [{default}]"
+            lines.append(
+                textwrap.fill(
+                    f"{text}{kind}",
+                    88,
+                    initial_indent=f"  --{holder.name:<18} ",
+                    subsequent_indent=" " * 23,
+                    break_on_hyphens=False,
+                    break_long_words=False,
+                )
+            )
+    return "\n".join(lines)
+
+
+def run(
+    main: Callable[[], int | None],
+    argv: Sequence[str] | None = None,
+    *,
+    sections: Mapping[str, Sequence[flags.FlagHolder]] | None = None,
+) -> NoReturn:
     """Parses flags and runs ``main``; never returns.
 
     Args:
       main: reads ``flags.FLAGS``; returns an exit code, None meaning 0.
       argv: the command line, program name first; ``sys.argv`` by default.
+      sections: headings of --help and their flags; absl's own list by default.
     """
 
     def parse(argv: Sequence[str]) -> list[str]:
+        if sections and any(word in ("--help", "-h", "-help") for word in argv[1:]):
+            print(grouped_help(sys.modules["__main__"].__doc__ or "", sections))
+            sys.exit(0)
         try:
             rest = flags.FLAGS(_underscored(argv))
         except flags.Error as error:
@@ -65,16 +104,24 @@ def run(main: Callable[[], int | None], argv: Sequence[str] | None = None) -> No
 
     def guarded(_: Sequence[str]) -> int | None:
         try:
-            return main()
+            code = main()
         except UsageError as error:
             return _fail(str(error))
         except KeyboardInterrupt:
             print("stopped", file=sys.stderr)
-            return 130
+            code = 130
         except BrokenPipeError:
             # The reader (head, less) has left; the interpreter flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 141
+        if code in _STOPPED:
+            # Files and children are closed by now. An interpreter that was stopped
+            # inside a compilation can crash while it shuts down (measured: in four
+            # of five tries), which would hide the exit code.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+        return code
 
     app.run(guarded, argv=argv, flags_parser=parse)
     raise AssertionError("app.run returned")

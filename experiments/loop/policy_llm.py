@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,7 @@ class LLMPolicy:
         seed: of the sampler; the same for every arm.
         options: what the machine holds.
         mesh: devices of the update; None is the default device.
+        clock: seconds, for the time that answers take.
     """
 
     def __init__(
@@ -103,11 +104,13 @@ class LLMPolicy:
         seed: int = 0,
         options: LLMOptions | None = None,
         mesh: Any = None,
+        clock: Callable[[], float] = time.monotonic,
     ):
         self.config, self.tokenizer = config, tokenizer
         self.sampling = sampling
         self.options = options or LLMOptions()
         self.seed = seed
+        self._clock = clock
         self._stop = stop_ids(config, tokenizer)
         self._ppo = make_ppo(config, hyper, mesh=mesh)
         self._state = self._ppo.init(jax.random.key(seed), params)
@@ -134,7 +137,7 @@ class LLMPolicy:
         self, key: jax.Array, rows: Sequence[int], prompts: Sequence[str]
     ) -> Generation:
         settings = self.sampling
-        begin = time.monotonic()
+        begin = self._clock()
         ids = [chat_ids(self.tokenizer, prompt) for prompt in prompts]
         longest = max(len(row) for row in ids)
         if longest > settings.max_prompt_tokens:
@@ -168,7 +171,7 @@ class LLMPolicy:
         texts = decode(
             self.tokenizer, payload["completion"], payload["completion_mask"]
         )
-        spent = time.monotonic() - begin
+        spent = self._clock() - begin
         # Answers are written side by side: each pays by its length.
         length = payload["completion_mask"].sum(axis=1)
         return Generation(

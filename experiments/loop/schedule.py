@@ -50,6 +50,7 @@ def run(
     loops: Sequence[Loop],
     budget: Budget,
     on_step: Callable[[Loop, dict[str, Any]], None] | None = None,
+    on_begin: Callable[[Loop], None] | None = None,
 ) -> None:
     """Run all loops to the end of the budget, one step at a time.
 
@@ -60,6 +61,7 @@ def run(
         loops: runs of an experiment.
         budget: the same for each.
         on_step: called after each step with its loop and its metrics.
+        on_begin: called before each step with its loop.
 
     Raises:
         LoopError, Stopped: from a step; the policies' states of the other runs are kept
@@ -74,6 +76,8 @@ def run(
         if not open_:
             break
         loop = loops[min(open_)[1]]
+        if on_begin is not None:
+            on_begin(loop)
         metrics = loop.step()
         if on_step is not None:
             on_step(loop, metrics)

@@ -110,6 +110,16 @@ class Loop:
             self.total_s += value
 
     @property
+    def repaired(self) -> int:
+        """Bytes of torn last lines that opening the records has cut off."""
+        return self._ledger.repaired + self._metrics.repaired
+
+    @property
+    def replaying(self) -> bool:
+        """Whether records take the place of execution."""
+        return self._recording.replay
+
+    @property
     def exhausted(self) -> bool:
         """Whether a replay has come to the end of its record."""
         return self._recording.replay and self.next_step >= self._recording.steps

@@ -44,6 +44,7 @@ def make_hooks(
     count_tokens: Callable[[str], int] | None = None,
     max_prompt_tokens: int = 2560,
     cores: int = 1,
+    stated: Budget | None = None,
 ) -> Hooks:
     """Hooks that run scripts in a pool and grade what they leave.
 
@@ -52,16 +53,17 @@ def make_hooks(
         pool: runs scripts.
         data: the prepared task.
         grader: of the answers of ``split``.
-        limits: of one script; the prompt states the same.
+        limits: of one script; the prompt states the same unless ``stated`` is given.
         split: ``validation``, or ``test`` (the paper's).
         style: of the prompts.
         count_tokens: of a prompt, template included; None takes four characters for a
             token.
         max_prompt_tokens: the limit; detail is dropped until a prompt fits.
         cores: per slot.
+        stated: what prompts say about limits.
     """
     inputs = data.public if split == "validation" else data.test_public
-    budget = Budget(limits.wall_s, limits.memory_mb, cores)
+    budget = stated or Budget(limits.wall_s, limits.memory_mb, cores)
     count = count_tokens or (lambda text: -(-len(text) // 4))
 
     def execute(run_id: str, script: bytes) -> "Future[RunRecord]":

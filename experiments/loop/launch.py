@@ -1,0 +1,149 @@
+"""From settings to a finished experiment: check, say what will run, run, sum up."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments import rundir
+from experiments.loop import plain, sweep
+from experiments.loop.console import Screen
+from experiments.loop.errors import Stopped
+from experiments.loop.places import Places
+from experiments.loop.results import Row, write_rows
+from experiments.loop.settings import Settings
+from experiments.loop.stop import catch_terminate
+from experiments.loop.task_run import Parts
+
+
+def resume_command(settings: Settings, places: Places) -> str:
+    """The command line that goes on with a stopped experiment."""
+    words = ["python", "-m", "experiments.mle_bench", "--resume", f"--out={places.out}"]
+    for name in ("data_dir", "cache_dir", "leaderboards"):
+        value = getattr(places, name)
+        if value is not None:
+            words.append(f"--{name}={value}")
+    return shlex.join(words)
+
+
+def launch(
+    settings: Settings,
+    places: Places,
+    parts: Parts,
+    identity: dict[str, Any],
+    *,
+    screen: Screen | None = None,
+    resume: bool = False,
+    replay: Path | None = None,
+    report: bool = True,
+) -> int:
+    """Run an experiment; its exit code.
+
+    Args:
+        settings: what is run.
+        places: where.
+        parts: with what.
+        identity: further facts for config.json that a resumed run must share.
+        screen: what the user sees.
+        resume: go on with ``places.out``.
+        replay: folder of an experiment to reproduce.
+        report: build the HTML report at the end.
+
+    Raises:
+        UsageError: the folder holds another experiment.
+    """
+    screen = screen or Screen()
+    config = plain.to_plain(settings) | identity
+    if replay is not None:
+        config["replay_of"] = _identity_of(replay)
+    rundir.open_run(places.out, config, resume=resume)
+    with catch_terminate() as signals:
+        rows: list[Row] = []
+        try:
+            failed = sweep.run_tasks(
+                settings,
+                places.out,
+                parts,
+                screen,
+                resume=resume,
+                replay=replay,
+            )
+        except (KeyboardInterrupt, Stopped) as error:
+            screen.end()
+            _write(sweep.rows_of(settings, places.out), places.out, screen)
+            detail = str(error) if isinstance(error, Stopped) else "stopped"
+            screen.say(detail)
+            if replay is None:
+                screen.say(f"go on with: {resume_command(settings, places)}")
+            else:
+                screen.say("a replay starts anew: choose another --out")
+            return signals.exit_code
+        rows = sweep.rows_of(settings, places.out)
+        written = _write(rows, places.out, screen)
+        screen.results(rows)
+        if replay is not None and not failed:
+            steps = sum(row["steps"] for row in rows)
+            screen.say(
+                f"replay: {steps} steps of {len(rows)} runs of {replay} came out bit "
+                "for bit as they are on record"
+            )
+        if report and not failed:
+            _report(places.out, screen)
+        _where(settings, places, screen, failed)
+        return 1 if failed or not written else 0
+
+
+def _identity_of(replay: Path) -> str:
+    import hashlib
+
+    return hashlib.sha256((replay / "config.json").read_bytes()).hexdigest()
+
+
+def _write(rows: list[Row], folder: Path, screen: Screen) -> bool:
+    try:
+        write_rows(folder / "result.csv", rows)
+    except OSError as error:
+        screen.fail(
+            f"cannot write {folder / 'result.csv'} ({error.strerror or error}): the "
+            "records are safe; free some space, then --resume"
+        )
+        return False
+    return True
+
+
+def _report(folder: Path, screen: Screen) -> None:
+    """Build the report; a failure there costs no result."""
+    import importlib.util
+
+    if importlib.util.find_spec("experiments.reporting.build") is None:
+        return
+    from experiments.reporting.build import build_report
+
+    try:
+        path = build_report([folder], folder / "report.html")
+    except Exception as error:
+        screen.fail(
+            f"the report could not be made ({type(error).__name__}: {error}); the "
+            f"results are safe: python -m experiments.report {folder}"
+        )
+    else:
+        screen.say(f"report  {path}")
+
+
+def _where(
+    settings: Settings, places: Places, screen: Screen, failed: Sequence[str]
+) -> None:
+    out = places.out
+    screen.say(f"runs    {out}/TASK/ARM/seed-K: attempts.jsonl, scripts/, final.jsonl")
+    screen.say(f"curves  tensorboard --logdir={shlex.quote(str(out))}")
+    screen.say(f"again   python -m experiments.report {shlex.quote(str(out))}")
+    if failed:
+        tasks = len(settings.tasks)
+        screen.say(
+            f"failed  {', '.join(failed)} ({tasks - len(failed)} of {tasks} tasks "
+            f"done); retry with: {resume_command(settings, places)}"
+        )
+    else:
+        screen.say(f"done    {out / 'result.csv'}")

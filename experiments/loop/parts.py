@@ -1,0 +1,182 @@
+"""The real parts of an experiment: a model, a sandbox, prepared data; the first screen.
+
+Everything that can be wrong with a command line or a machine is found here, before
+anything slow starts.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from experiments.cli import UsageError
+from experiments.loop.clock import WORK_CLOCK
+from experiments.loop.console import Screen
+from experiments.loop.machine import prepare_engine, slot_cores
+from experiments.loop.models import ModelInfo, describe, load
+from experiments.loop.places import Places, leaderboard_of
+from experiments.loop.settings import Settings
+from experiments.loop.task_run import Parts
+from experiments.tasks.prepare import TaskData, prepare_task
+from experiments.tasks.registry import Task, TaskError, get_task
+from sandbox_exec import Level, LocalPool
+from sandbox_exec.runner import Engine
+
+_NO_BOUNDARY = {
+    Level.POSIX: "POSIX is no boundary: scripts run with your rights",
+    Level.LANDLOCK: "scripts can see and signal your processes",
+}
+
+
+def prepare_data(
+    settings: Settings, places: Places, task: Task, source: str
+) -> TaskData:
+    """A task's data; built into the cache on first use.
+
+    Raises:
+        TaskError: they cannot be found or built.
+    """
+    return prepare_task(
+        task,
+        data=source,
+        size=settings.size,
+        seed=settings.data_seed,
+        cache_dir=places.cache_dir,
+        data_dir=places.data_dir,
+    )
+
+
+def real_parts(
+    settings: Settings, places: Places, screen: Screen, *, replay: Path | None
+) -> tuple[Parts, dict[str, Any]]:
+    """Parts, and what config.json must hold beside the settings.
+
+    Prints the first screen as soon as its facts are known, then reads the weights.
+
+    Raises:
+        UsageError: data, model or sandbox are not what the settings need.
+    """
+    info = describe(settings.model)
+    engine = None if replay is not None else prepare_engine(settings.isolation)
+    if len(settings.tasks) == 1:
+        try:
+            task = get_task(settings.tasks[0])
+            prepare_data(settings, places, task, settings.sources[0])
+        except TaskError as error:
+            raise UsageError(str(error)) from None
+    screen.facts(first_screen(settings, places, info, engine, replay))
+    model = load(settings.model, settings.machine)
+    parts = Parts(
+        policy=model.policy,
+        count=model.count,
+        pool=None if engine is None else lambda: open_pool(settings, engine),
+        prepare=lambda task, source: prepare_data(settings, places, task, source),
+        leaderboard=lambda task: leaderboard_of(settings, places, task),
+        clock=WORK_CLOCK.listen(),
+    )
+    identity = {
+        "weights": model.fingerprint,
+        "parameters": info.parameters,
+        "backend": info.backend,
+        "sandbox": None if engine is None else engine.level.name,
+    }
+    return parts, identity
+
+
+def open_pool(settings: Settings, engine: Engine) -> LocalPool:
+    """A pool of slots with one pinned core each."""
+    return LocalPool(settings.slots, cores=slot_cores(settings.slots), engine=engine)
+
+
+def first_screen(
+    settings: Settings,
+    places: Places,
+    info: ModelInfo,
+    engine: Engine | None,
+    replay: Path | None,
+) -> list[tuple[str, str]]:
+    """What will run, in words: (name, text) lines."""
+    protocol = settings.protocol
+    arms = ", ".join(
+        f"{arm.name}={arm.fixed_price:g}" if arm.name == "fixed-price" else arm.name
+        for arm in settings.arms
+    )
+    runs = len(settings.tasks) * len(settings.arms) * len(settings.seeds)
+    facts = [
+        ("data", _data(settings)),
+        ("policy", f"{info.name}, {info.millions}, on {info.backend.upper()}"),
+        (
+            "reward",
+            f"{protocol.rule.kind}, {protocol.reward_split} split; protocol "
+            f"{protocol.name}",
+        ),
+        ("clock", _clock(settings)),
+        ("sandbox", _sandbox(settings, engine)),
+        ("budget", f"{_budget(settings)} for each of {runs} runs"),
+        ("arms", f"{arms}; {protocol.chains} chains each"),
+        ("seeds", ", ".join(map(str, settings.seeds))),
+        ("folder", str(places.out)),
+    ]
+    if replay is not None:
+        facts.append(("replay", f"of {replay}: nothing is executed"))
+    if not settings.real:
+        what = "synthetic data"
+        if settings.model == "tiny":
+            what += " and the embedded policy"
+        facts.append(("note", f"{what}: results say nothing about the real benchmark"))
+    return facts
+
+
+def _data(settings: Settings) -> str:
+    shown = ", ".join(settings.tasks[:3])
+    if len(settings.tasks) > 3:
+        shown = f"{len(settings.tasks)} tasks"
+    kinds = []
+    for source in dict.fromkeys(settings.sources):
+        count = settings.sources.count(source)
+        some = f" for {count}" if len(set(settings.sources)) > 1 else ""
+        if source == "synthetic":
+            kinds.append(f"synthetic, size {settings.size}{some}")
+        else:
+            kinds.append(f"real (MLE-Bench){some}")
+    return f"{'; '.join(kinds)}, seed {settings.data_seed}: {shown}"
+
+
+def _clock(settings: Settings) -> str:
+    rule = settings.protocol.rule
+    what = {
+        "attempt": "generation + execution seconds",
+        "execution": "execution seconds",
+    }
+    return f"a script pays for {what[rule.clock]}"
+
+
+def _budget(settings: Settings) -> str:
+    budget, limits = settings.budget, []
+    words = {
+        "total": "of its own wall time, compilation not counted",
+        "attempt": "of generation and execution, mean over chains",
+        "execution": "of execution, mean over chains",
+    }
+    if budget.seconds is not None:
+        limits.append(f"{budget.seconds:g} s {words[budget.clock]}")
+    if budget.steps is not None:
+        limits.append(f"{budget.steps} steps")
+    return " or ".join(limits)
+
+
+def _sandbox(settings: Settings, engine: Engine | None) -> str:
+    if engine is None:
+        return "not used"
+    limits = {settings.limit_s(get_task(t)) for t in settings.tasks}
+    wall = " or ".join(f"{limit:g}" for limit in sorted(limits))
+    text = (
+        f"{engine.level.name}, {settings.slots} script(s) at a time on one core each, "
+        f"{wall} s at most"
+    )
+    if engine.level in _NO_BOUNDARY:
+        text += f". WARNING: {_NO_BOUNDARY[engine.level]}"
+    if os.geteuid() == 0 and not engine.as_nobody:
+        text += "; scripts run as root without capabilities"
+    return text

@@ -1,0 +1,127 @@
+"""What a run takes from its policy's size: prompts, chains, step sizes, limits.
+
+A protocol fixes what is compared; a preset fixes what a policy can read and a machine
+can hold. A flag overrides either.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+STATED = ("run", "task")
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """How a policy is held and trained on this machine; a protocol has no opinion.
+
+    Attributes:
+        microbatch: rows per forward pass of the update.
+        group: answers sampled at one time on an accelerator; 0: all of a step.
+        lora_rank: 0 trains all weights.
+        compute_dtype: of matrix products on an accelerator (float32 on a CPU).
+        remat: recompute layers in the backward pass.
+        checkpoint_every: steps between checkpoints; answers of the steps between are
+            kept, so that a resumed run loses none of them.
+        keep: checkpoints kept.
+    """
+
+    microbatch: int = 8
+    group: int = 0
+    lora_rank: int = 0
+    compute_dtype: str = "float32"
+    remat: bool = True
+    checkpoint_every: int = 5
+    keep: int = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """Defaults of one class of policies; None leaves the protocol's or task's value.
+
+    Attributes:
+        name: of the preset.
+        style: of the prompts.
+        stated_limits: what prompts say about time and memory: the limits of this
+            ``run``, or those in the ``task``'s record, which the embedded policy was
+            taught with. A policy that has read one sentence only cannot use another.
+        chains: slots.
+        max_prompt_tokens: longest prompt.
+        max_new_tokens: longest answer.
+        learning_rate: of the policy.
+        epochs: passes over a batch.
+        wall_limit_s: wall limit of a script, seconds.
+        budget_s: budget of a run, seconds.
+        machine: see ``Machine``.
+    """
+
+    name: str
+    style: str = "full"
+    stated_limits: str = "run"
+    chains: int | None = None
+    max_prompt_tokens: int | None = None
+    max_new_tokens: int | None = None
+    learning_rate: float | None = None
+    epochs: int | None = None
+    wall_limit_s: float | None = None
+    budget_s: float = 6 * 3600.0
+    machine: Machine = Machine()
+
+    def __post_init__(self) -> None:
+        if self.stated_limits not in STATED:
+            raise ValueError(f"stated limits must be one of {STATED}")
+
+
+# Longest prompt and answer of the corpus: 1,572 tokens together; the context is 2,048.
+TINY = Preset(
+    name="tiny",
+    style="compact",
+    stated_limits="task",
+    chains=8,
+    max_prompt_tokens=1536,
+    max_new_tokens=512,
+    learning_rate=1e-4,
+    epochs=2,
+    wall_limit_s=60.0,
+    budget_s=300.0,
+    machine=Machine(remat=False),
+)
+
+SMALL = Preset(
+    name="small",
+    style="compact",
+    chains=8,
+    max_prompt_tokens=1536,
+    max_new_tokens=512,
+    learning_rate=1e-5,
+    wall_limit_s=120.0,
+    budget_s=1800.0,
+)
+
+# Answers in groups: scripts of one run while the next group is sampled.
+LARGE = Preset(
+    name="large",
+    machine=Machine(group=32, compute_dtype="bfloat16", checkpoint_every=10, keep=1),
+)
+
+PRESETS = {preset.name: preset for preset in (TINY, SMALL, LARGE)}
+
+_NAMED = {"tiny": TINY, "smollm2": SMALL}
+_TINY_BELOW, _SMALL_BELOW = 50_000_000, 1_000_000_000
+
+
+def preset_for(model: str, describe: Callable[[str], Any]) -> Preset:
+    """The preset of a named policy, else that of its number of parameters.
+
+    Args:
+        model: name or path.
+        describe: model -> its ``ModelInfo``; not called for a name of ours.
+    """
+    if model in _NAMED:
+        return _NAMED[model]
+    parameters = describe(model).parameters
+    if parameters < _TINY_BELOW:
+        return TINY
+    return SMALL if parameters < _SMALL_BELOW else LARGE

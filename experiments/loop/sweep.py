@@ -1,0 +1,173 @@
+"""Task after task: a failure costs its task, not the sweep."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments import rundir
+from experiments.cli import UsageError
+from experiments.loop import track
+from experiments.loop.console import Screen
+from experiments.loop.errors import LoopError, Stopped
+from experiments.loop.results import Row, row_of, run_folder
+from experiments.loop.settings import Settings
+from experiments.loop.task_run import Parts, TaskRun
+from experiments.loop.trainer import Loop
+from experiments.tasks.registry import TaskError, get_task
+from sandbox_exec.errors import SandboxError
+
+STATE = "task.json"
+TRACE = "error.txt"
+# Their messages say what to do.
+_KNOWN = (LoopError, TaskError, SandboxError, UsageError, FloatingPointError)
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """What became of a task: ``status`` (new, running, done, replayed, failed)."""
+    try:
+        state = json.loads((folder / STATE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {"status": "new"}
+    return state if isinstance(state, dict) and "status" in state else {"status": "new"}
+
+
+def run_tasks(
+    settings: Settings,
+    folder: Path,
+    parts: Parts,
+    screen: Screen,
+    *,
+    resume: bool,
+    replay: Path | None,
+) -> list[str]:
+    """Run every task; names of those that failed.
+
+    Args:
+        settings: of the experiment.
+        folder: of the experiment.
+        parts: policy, pool, data.
+        screen: what the user sees.
+        resume: skip finished tasks, retry failed ones.
+        replay: folder of the experiment to reproduce.
+
+    Raises:
+        Stopped, KeyboardInterrupt: Ctrl-C.
+    """
+    failed = []
+    if not track.available():
+        screen.note("tensorboardX is not installed: no TensorBoard files")
+    for at, (short, source) in enumerate(
+        zip(settings.tasks, settings.sources, strict=True), start=1
+    ):
+        place = folder / short
+        if resume and read_state(place)["status"] in ("done", "replayed"):
+            screen.say(f"{short}: done already")
+            continue
+        if len(settings.tasks) > 1:
+            screen.say(f"--- {short} ({at} of {len(settings.tasks)}) ---")
+        begin = time.monotonic()
+        try:
+            _run(settings, short, source, folder, parts, screen, resume, replay)
+        except (KeyboardInterrupt, Stopped):
+            _keep_state(place, {"status": "stopped"})
+            raise
+        except Exception as error:
+            screen.end()
+            reason = _reason(error, place)
+            _keep_state(place, {"status": "failed", "reason": reason})
+            screen.fail(f"{short}: {reason}")
+            failed.append(short)
+        else:
+            status = "done" if replay is None else "replayed"
+            seconds = time.monotonic() - begin
+            _keep_state(place, {"status": status, "seconds": seconds})
+        finally:
+            screen.end()
+    return failed
+
+
+def _run(
+    settings: Settings,
+    short: str,
+    source: str,
+    folder: Path,
+    parts: Parts,
+    screen: Screen,
+    resume: bool,
+    replay: Path | None,
+) -> None:
+    place = folder / short
+    place.mkdir(exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        trackers: dict[Path, track.Tracker] = {}
+
+        def on_begin(loops: Sequence[Loop]) -> None:
+            for loop in loops:
+                if track.available():
+                    tracker = track.Tracker(loop.folder, loop.next_step)
+                    stack.callback(tracker.close)
+                    trackers[loop.folder] = tracker
+
+        def on_step(loop: Loop, metrics: dict[str, Any]) -> None:
+            if loop.folder in trackers:
+                trackers[loop.folder].step(metrics)
+
+        screen.on_begin, screen.on_step = on_begin, on_step
+        task_run = TaskRun(
+            settings,
+            get_task(short),
+            source,
+            folder,
+            parts,
+            screen,
+            resume=resume,
+            replay=replay,
+        )
+        task_run.run()
+
+
+def _keep_state(place: Path, state: dict[str, Any]) -> None:
+    with contextlib.suppress(OSError):  # a full disk has been reported already
+        place.mkdir(exist_ok=True)
+        rundir.write_json(place / STATE, state)
+
+
+def _reason(error: Exception, place: Path) -> str:
+    """One line; what nobody foresaw keeps its traceback in a file."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, _KNOWN):
+        return text
+    if isinstance(error, OSError):
+        where = f" ({error.filename})" if error.filename else ""
+        return (
+            f"{error.strerror or text}{where}: free some space or fix the permissions, "
+            "then --resume"
+        )
+    if "RESOURCE_EXHAUSTED" in text:
+        return (
+            "the accelerator's memory is full: lower --chains or --max-new-tokens, run "
+            "one arm at a time, or train adapters (--lora-rank=32)"
+        )
+    with contextlib.suppress(OSError):
+        (place / TRACE).write_text("".join(traceback.format_exception(error)), "utf-8")
+    return f"{type(error).__name__}: {text[:300]} (traceback in {place / TRACE})"
+
+
+def rows_of(settings: Settings, folder: Path) -> list[Row]:
+    """The rows of result.csv, from what is on disk."""
+    rows = []
+    for short, source in zip(settings.tasks, settings.sources, strict=True):
+        status = read_state(folder / short)["status"]
+        data = f"{source}-{settings.size}" if source == "synthetic" else source
+        for arm in settings.arms:
+            for seed in settings.seeds:
+                where = {"task": short, "arm": arm.name, "seed": seed}
+                place = run_folder(folder, **where)
+                rows.append(row_of(place, **where, status=status, data=data))
+    return rows

@@ -1,0 +1,207 @@
+"""All runs of one task: every arm and seed, interleaved, then the private test."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from experiments import rundir
+from experiments.loop.accounts import Cell
+from experiments.loop.attempts import Scoring
+from experiments.loop.final import FinalScoring
+from experiments.loop.policy import Policy
+from experiments.loop.results import run_folder
+from experiments.loop.schedule import Budget, run
+from experiments.loop.settings import Settings
+from experiments.loop.trainer import Loop
+from experiments.loop.wiring import cell_config, make_hooks, script_limits
+from experiments.tasks.prepare import TaskData
+from experiments.tasks.prompts import Budget as StatedLimits
+from experiments.tasks.registry import Task, TaskError
+from sandbox_exec.protocol import ScriptPool
+
+if TYPE_CHECKING:  # scikit-learn is slow to import
+    from experiments.tasks.grading import Grader
+
+
+class Parts(NamedTuple):
+    """What an experiment is run with; tests give other parts.
+
+    Attributes:
+        policy: (folder, seed, protocol) -> a policy at the start weights.
+        count: tokens of a prompt; None takes four characters for a token.
+        pool: opens a pool of slots; None where no script will run (replay).
+        prepare: (task, source) -> its data.
+        leaderboard: task -> scores of all teams, or None where no rule needs them.
+        clock: seconds of work.
+    """
+
+    policy: Callable[[Path, int, Any], Policy]
+    count: Callable[[str], int] | None
+    pool: Callable[[], contextlib.AbstractContextManager[ScriptPool]] | None
+    prepare: Callable[[Task, str], TaskData]
+    leaderboard: Callable[[Task], Any]
+    clock: Callable[[], float]
+
+
+class Watcher(Protocol):
+    """Who looks on."""
+
+    def begin(self, task: Task, loops: list[Loop], budget: Budget) -> None:
+        """Runs are about to start."""
+
+    def begin_step(self, loop: Loop) -> None:
+        """A step is about to start."""
+
+    def step(self, loop: Loop, metrics: dict[str, Any]) -> None:
+        """A step is over."""
+
+    def final(self, folder: Path, record: dict[str, Any]) -> None:
+        """A script was scored on the private test."""
+
+    def note(self, text: str) -> None:
+        """Something that the user should know."""
+
+
+def cells_of(
+    settings: Settings, task: Task, grader: Grader, leaderboard: Any
+) -> list[Cell]:
+    """The runs of a task: equal in everything but arm and seed.
+
+    Raises:
+        TaskError: the reward needs a baseline that the data do not give.
+    """
+    protocol = settings.protocol
+    if protocol.rule.kind == "gain" and grader.baseline is None:
+        raise TaskError(
+            f"{task.short}: the sample submission has no score on these answers, so "
+            "there is no gain over it; use --reward=raw"
+        )
+    return [
+        Cell(
+            arm=arm,
+            protocol=protocol,
+            scoring=Scoring(task, protocol.rule, grader.baseline, leaderboard),
+            seed=seed,
+            limit_s=settings.limit_s(task),
+            checkpoint_every=settings.machine.checkpoint_every,
+        )
+        for seed in settings.seeds
+        for arm in settings.arms
+    ]
+
+
+class TaskRun:
+    """One task of an experiment.
+
+    Args:
+        settings: of the experiment.
+        task: the task.
+        source: of its data.
+        folder: of the experiment.
+        parts: policy, pool, data.
+        watcher: who looks on.
+        resume: go on with what the folder holds.
+        replay: folder of the experiment whose records are fed in place of execution.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        task: Task,
+        source: str,
+        folder: Path,
+        parts: Parts,
+        watcher: Watcher,
+        *,
+        resume: bool = False,
+        replay: Path | None = None,
+    ):
+        self.settings, self.task, self.folder = settings, task, folder
+        self.parts, self.watcher = parts, watcher
+        self.resume, self.replay = resume, replay
+        self.data = parts.prepare(task, source)
+        self.split = settings.protocol.reward_split
+        self.grader = self._grader(self.split)
+        self.limits = script_limits(
+            self.data, self.grader, wall_s=settings.limit_s(task)
+        )
+
+    def _grader(self, split: str) -> Grader:
+        from experiments.tasks.grading import Grader
+
+        data = self.data
+        if split == "test":
+            return Grader(data.task, data.test_answers, data.test_sample)
+        return Grader(data.task, data.answers, data.sample)
+
+    def run(self) -> None:
+        """Run to the end of the budget, then score the private test.
+
+        Raises:
+            LoopError, TaskError: one line; what was recorded is safe.
+            Stopped, KeyboardInterrupt: Ctrl-C.
+        """
+        leaderboard = self.parts.leaderboard(self.task)
+        cells = cells_of(self.settings, self.task, self.grader, leaderboard)
+        budget = self.settings.budget
+        if self.replay is not None:
+            # As long as the records go; a run without any is over at once.
+            budget = Budget(steps=10**9)
+        with contextlib.ExitStack() as stack:
+            pool = stack.enter_context(self.parts.pool()) if self.parts.pool else None
+            loops = [self._loop(stack, cell, pool) for cell in cells]
+            self.watcher.begin(self.task, loops, budget)
+            run(loops, budget, self.watcher.step, self.watcher.begin_step)
+            if self.replay is None and self.settings.final != "none":
+                self._final(loops, pool)
+
+    def _loop(
+        self, stack: contextlib.ExitStack, cell: Cell, pool: ScriptPool | None
+    ) -> Loop:
+        where = (self.task.short, cell.arm.name, cell.seed)
+        folder = run_folder(self.folder, *where)
+        rundir.open_run(folder, cell_config(cell), resume=self.resume)
+        policy = self.parts.policy(folder, cell.seed, cell.protocol)
+        stack.callback(getattr(policy, "close", lambda: None))
+        stated = None
+        if self.settings.stated_limits == "task":
+            stated = StatedLimits.of(self.task)
+        hooks = make_hooks(
+            policy,
+            pool,
+            self.data,
+            self.grader,
+            self.limits,
+            split=self.split,
+            style=self.settings.style,
+            count_tokens=self.parts.count,
+            max_prompt_tokens=cell.protocol.sampling.max_prompt_tokens,
+            stated=stated,
+        )
+        loop = Loop(
+            folder,
+            cell,
+            hooks,
+            resume=self.resume,
+            replay=self.replay and run_folder(self.replay, *where),
+            clock=self.parts.clock,
+        )
+        stack.enter_context(loop)
+        if loop.repaired:
+            self.watcher.note(
+                f"{cell.name}: a killed process had left half a line "
+                f"({loop.repaired} bytes); it was cut off"
+            )
+        return loop
+
+    def _final(self, loops: list[Loop], pool: ScriptPool) -> None:
+        grader = self._grader("test")
+        room = script_limits(self.data, grader).submission_mb
+        limits = dataclasses.replace(self.limits, submission_mb=room)
+        FinalScoring(self.data, grader, limits, pool, self.settings.final).score(
+            [(loop.folder, loop.next_step) for loop in loops], self.watcher.final
+        )

@@ -1,0 +1,57 @@
+"""TensorBoard scalars of a run, by tensorboardX."""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+SCALARS = (
+    "rho",
+    "rho_next",
+    "price",
+    "on_policy_rate",
+    "mean_reward",
+    "mean_relative",
+    "valid_share",
+    "mean_delta_s",
+    "best_score",
+    "infrastructure",
+)
+
+
+def available() -> bool:
+    """Whether tensorboardX is installed."""
+    import importlib.util
+
+    return importlib.util.find_spec("tensorboardX") is not None
+
+
+class Tracker:
+    """Writes the scalars of one run to its ``tb/``; the records stay the truth.
+
+    Args:
+        folder: of the run.
+        next_step: what a killed run wrote beyond it is taken back.
+    """
+
+    def __init__(self, folder: Path, next_step: int):
+        from tensorboardX import SummaryWriter
+
+        self._writer = SummaryWriter(
+            str(folder / "tb"), purge_step=next_step or None, flush_secs=10
+        )
+
+    def step(self, metrics: dict[str, Any]) -> None:
+        """Write a step's numbers."""
+        values = {f"loop/{name}": metrics.get(name) for name in SCALARS}
+        for group in ("seconds", "used", "learn"):
+            values |= {f"{group}/{k}": v for k, v in metrics[group].items()}
+        for name, value in values.items():
+            if value is not None:
+                self._writer.add_scalar(
+                    name, float(value), metrics["step"], metrics["finished_at"]
+                )
+
+    def close(self) -> None:
+        """Flush what is left."""
+        with contextlib.suppress(OSError):
+            self._writer.close()
