@@ -25,7 +25,13 @@ MLE = [
     "num2words>=0.5.13",
 ]
 LLM = ["transformers>=5.0", "tokenizers>=0.21", "safetensors>=0.4", "gguf>=0.10"]
-REPORT = ["jinja2>=3.1", "pygments>=2.17", "scipy>=1.11"]
+REPORT = [
+    "matplotlib>=3.8",
+    "rich>=13.7",
+    "jinja2>=3.1",
+    "pygments>=2.17",
+    "scipy>=1.11",
+]
 TEST = [
     "pytest>=8.0",
     "pytest-xdist>=3.5",
