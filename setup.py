@@ -57,7 +57,11 @@ setup(
     packages=find_packages(
         include=["rpg_jax", "rpg_jax.*", "sandbox_exec", "sandbox_exec.*"]
     ),
-    package_data={"rpg_jax": ["py.typed"], "sandbox_exec": ["py.typed"]},
+    package_data={
+        "rpg_jax": ["py.typed"],
+        "rpg_jax.llm": ["tiny/*"],
+        "sandbox_exec": ["py.typed"],
+    },
     install_requires=[
         JAX,
         "flax>=0.12",

@@ -150,3 +150,17 @@ def test_normalising_a_zero_vector_is_finite():
     value, grad = jax.value_and_grad(lambda x: l2_normalise(x).sum())(jnp.zeros((1, 4)))
     assert float(value) == 0.0
     assert bool(jnp.isfinite(grad).all())
+
+
+def test_gradient_of_the_inverse_is_that_of_dense_inversion():
+    rng = np.random.default_rng(1)
+    size = 16
+    strict = np.tril(rng.uniform(-1, 1, (size, size)) * 0.4, -1)
+    weight = rng.normal(size=(size, size))
+    inverse = np.linalg.inv(np.eye(size) + strict)
+    # d sum(W Y) = -tr(Y W^T Y dA): exact, in float64.
+    want = np.tril(-(inverse.T @ weight @ inverse.T), -1)
+    got = jax.grad(lambda a: (invert_unit_lower(a) * jnp.float32(weight)).sum())(
+        jnp.float32(strict)
+    )
+    assert np.abs(got - want).max() < 1e-5 * np.abs(want).max()

@@ -6,6 +6,7 @@ import dataclasses
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,7 @@ class Outcome:
         cpu_s: CPU seconds.
         reason: last line of what went wrong; empty when valid.
         script: the source.
+        output: what it printed, standard error after standard output.
     """
 
     task: str
@@ -37,6 +39,7 @@ class Outcome:
     cpu_s: float
     reason: str
     script: str
+    output: str = ""
 
 
 def run_scripts(
@@ -78,7 +81,17 @@ def run_scripts(
             record.cpu_s,
             reason,
             script,
+            _printed(record),
         )
+
+
+def _printed(record: Any) -> str:
+    """The end of what a script printed, as the training loop records it."""
+    parts = (
+        (record.stdout_head + record.stdout_tail)[-2000:],
+        (record.stderr_head + record.stderr_tail)[-2000:],
+    )
+    return "\n".join(part for part in parts if part)
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:

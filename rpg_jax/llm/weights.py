@@ -16,6 +16,7 @@ import numpy as np
 
 from rpg_jax.llm import models, transformer
 from rpg_jax.llm.config import ConfigError, ModelConfig, config_from_hf_json
+from rpg_jax.llm.embedded import embedded_folder
 from rpg_jax.llm.errors import CheckpointError
 from rpg_jax.llm.transformer import MATRIX_KINDS, Params, TensorSpec
 
@@ -73,7 +74,7 @@ def resolve(path_or_id: str | os.PathLike[str]) -> Path:
         CheckpointError: neither a folder, nor a GGUF file, nor in the hub cache.
     """
     if path_or_id == "tiny":
-        return _tiny()
+        return embedded_folder()
     if path_or_id == "smollm2":
         return _smollm2()
     path = Path(path_or_id).expanduser()
@@ -99,16 +100,6 @@ def resolve(path_or_id: str | os.PathLike[str]) -> Path:
             f"{name} is neither a folder here nor in the local hub cache. Download it "
             f"first (`hf download {name}`) or give the path of a model folder"
         ) from error
-
-
-def _tiny() -> Path:
-    folder = Path(__file__).parent / "tiny"
-    if not folder.is_dir():
-        raise CheckpointError(
-            "the embedded policy is not in this installation (rpg_jax/llm/tiny); make "
-            "it from a checkout with python -m experiments.pretrain"
-        )
-    return folder
 
 
 def _smollm2() -> Path:

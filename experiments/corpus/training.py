@@ -1,0 +1,209 @@
+"""One pretraining run: a folder with tokenizer, checkpoints, losses and the model.
+
+    tokenizer/     made from the corpus, once
+    checkpoints/   parameters, optimizer and place in the stream
+    losses.csv     one row per update, append-only
+    model/         safetensors, config.json, tokenizer, SHA256SUMS
+
+A stopped run goes on where its last checkpoint was; the numbers come out the same.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import hashlib
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from experiments.corpus.batches import Batch, Place, Stream
+from experiments.corpus.teach import (
+    Recipe,
+    TeachState,
+    held_out,
+    make_teacher,
+    tiny_config,
+)
+from experiments.corpus.tokenizer import corpus, save, train_tokenizer
+from experiments.tasks.prepare import TaskData
+from rpg_jax.llm import Checkpoints, export_pretrained, load_tokenizer
+from rpg_jax.llm.config import Qwen35Config
+
+COLUMNS = ("step", "loss", "answer_loss", "grad_norm", "tokens", "seconds")
+HELD_OUT_SEED = 1_000_003
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What identifies a pretraining run.
+
+    Attributes:
+        recipe: hyper-parameters.
+        width, depth, hidden: of the model.
+        vocabulary: number of tokens.
+        tokens: per batch, about.
+        per_task: examples of each task per block.
+        seed: of the examples and the start weights.
+        checkpoint_every: updates.
+        held_out: examples per task in the held-out loss.
+    """
+
+    recipe: Recipe = dataclasses.field(default_factory=Recipe)
+    width: int = 256
+    depth: int = 4
+    hidden: int = 640
+    vocabulary: int = 3072
+    tokens: int = 5632
+    per_task: int = 24
+    seed: int = 0
+    checkpoint_every: int = 50
+    held_out: int = 4
+
+
+SMOKE = Settings(
+    recipe=Recipe(steps=24),
+    width=64,
+    depth=4,
+    hidden=128,
+    tokens=1584,
+    per_task=1,
+    checkpoint_every=12,
+    held_out=1,
+)
+
+
+class Training:
+    """A run that can be stepped, stopped and gone on with.
+
+    Args:
+        folder: of the run; it exists.
+        data: prepared tasks.
+        settings: what is run.
+    """
+
+    def __init__(self, folder: Path, data: Sequence[TaskData], settings: Settings):
+        self.folder, self.data, self.settings = folder, data, settings
+        self.tokenizer = self._tokenizer()
+        self.config: Qwen35Config = tiny_config(
+            settings.vocabulary,
+            width=settings.width,
+            depth=settings.depth,
+            hidden=settings.hidden,
+        )
+        self.stream = Stream(
+            data,
+            self.tokenizer,
+            seed=settings.seed,
+            tokens=settings.tokens,
+            per_task=settings.per_task,
+        )
+        init, self._update = make_teacher(self.config, settings.recipe)
+        self.state: TeachState = init(jax.random.key(settings.seed))
+        self.place, self.step = Place(), 0
+        self._store = Checkpoints(folder / "checkpoints", max_to_keep=2)
+        self._restore()
+
+    def _tokenizer(self) -> Any:
+        place = self.folder / "tokenizer"
+        if not (place / "tokenizer.json").exists():
+            examples = corpus(
+                self.data, per_task=min(60, 12 * self.settings.per_task), seed=5
+            )
+            texts = [example.prompt + example.completion for example in examples]
+            scratch = place.with_name("tokenizer.partial")
+            shutil.rmtree(scratch, ignore_errors=True)
+            save(train_tokenizer(texts, vocabulary=self.settings.vocabulary), scratch)
+            shutil.rmtree(place, ignore_errors=True)
+            scratch.rename(place)
+        return load_tokenizer(place)
+
+    def _restore(self) -> None:
+        found = self._store.restore({"state": self.state._asdict()})
+        if found is None:
+            return
+        self.state = TeachState(**found.items["state"])
+        self.step = found.step
+        self.place = Place(*found.meta["place"])
+
+    def checkpoint(self) -> None:
+        """Keep the state; losses of later updates are written again on resuming."""
+        meta = {"place": list(self.place)}
+        self._store.save(self.step, {"state": self.state._asdict()}, meta)
+
+    def run(self, on_step: Callable[[int, dict[str, float]], None]) -> None:
+        """Update to the end of the recipe.
+
+        Args:
+            on_step: called after each update with its number and its row of losses.
+        """
+        path = self.folder / "losses.csv"
+        rows = _rows_before(path, self.step)
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS)
+            writer.writeheader()
+            writer.writerows(rows)
+            file.flush()
+            for batch, after in self.stream.batches(self.place):
+                if self.step >= self.settings.recipe.steps:
+                    break
+                begin = time.monotonic()
+                self.state, info = self._update(self.state, batch)
+                row = {name: float(value) for name, value in info._asdict().items()}
+                self.step, self.place = self.step + 1, after
+                row |= {
+                    "step": self.step,
+                    "tokens": int(batch.mask.sum()),
+                    "seconds": round(time.monotonic() - begin, 3),
+                }
+                writer.writerow({name: row[name] for name in COLUMNS})
+                file.flush()
+                on_step(self.step, row)
+                if self.step % self.settings.checkpoint_every == 0:
+                    self.checkpoint()
+        self.checkpoint()
+
+    def held_out_batches(self) -> list[Batch]:
+        """Batches of other examples than those trained on."""
+        return dataclasses.replace(
+            self.stream, seed=HELD_OUT_SEED, per_task=self.settings.held_out
+        ).block(0)
+
+    def held_out_loss(self) -> float:
+        """Nats per token of completions that were not trained on."""
+        return held_out(self.config, self.state.params, self.held_out_batches())
+
+    def export(self) -> Path:
+        """Write ``model/``: what ``--model=FOLDER`` reads."""
+        place = self.folder / "model"
+        export_pretrained(place, self.config, self.state.params, overwrite=True)
+        save(self.tokenizer, place)
+        write_sums(place)
+        return place
+
+    def close(self) -> None:
+        """Release the checkpoint manager."""
+        self._store.close()
+
+
+def _rows_before(path: Path, step: int) -> list[dict[str, str]]:
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return [row for row in csv.DictReader(file) if int(row["step"] or 0) <= step]
+
+
+def write_sums(folder: Path) -> Path:
+    """SHA256SUMS of every other file of a folder, as sha256sum writes it."""
+    lines = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
+        for path in sorted(folder.iterdir())
+        if path.name != "SHA256SUMS" and path.is_file()
+    ]
+    path = folder / "SHA256SUMS"
+    path.write_text("".join(lines), encoding="utf-8")
+    return path

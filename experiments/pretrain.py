@@ -1,0 +1,151 @@
+"""Teach the embedded policy to write scripts: corpus, tokenizer, training, weights.
+
+    python -m experiments.pretrain                       # under an hour on two cores
+    python -m experiments.pretrain --smoke               # all steps in a minute
+    python -m experiments.pretrain --out=DIR --resume    # go on after a stop
+
+The folder's model/ is what --model=FOLDER reads. Copied to rpg_jax/llm/tiny it is the
+embedded policy, --model=tiny.
+"""
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from experiments import cli, rundir
+from experiments.cli import DRY_RUN, OUT, RESUME, SEED
+
+STEPS = flags.DEFINE_integer("steps", 1350, "Updates.", lower_bound=1)
+TOKENS = flags.DEFINE_integer(
+    "tokens", 5632, "Tokens of a batch, about.", lower_bound=1584
+)
+SMOKE = flags.DEFINE_boolean("smoke", False, "A very small model and few updates.")
+CACHE_DIR = flags.DEFINE_string(
+    "cache_dir", None, "Where built data are kept; by default in the user's cache."
+)
+for _name in ("seed", "out", "resume", "dry_run"):
+    flags.declare_key_flag(_name)
+
+
+def _settings() -> Any:
+    from experiments.corpus.training import SMOKE as SMALL
+    from experiments.corpus.training import Settings
+
+    settings = SMALL if SMOKE.value else Settings()
+    if not SMOKE.value or STEPS.present:
+        recipe = dataclasses.replace(settings.recipe, steps=STEPS.value)
+        settings = dataclasses.replace(settings, recipe=recipe)
+    if TOKENS.present:
+        settings = dataclasses.replace(settings, tokens=TOKENS.value)
+    return dataclasses.replace(settings, seed=SEED.value)
+
+
+def _train(run: Any) -> None:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    total = run.settings.recipe.steps
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    terminal = sys.stderr.isatty()
+    with Progress(*columns, disable=not terminal) as bar:
+        line = bar.add_task("compiling", total=total, completed=run.step)
+        recent: list[float] = []
+
+        def on_step(step: int, row: dict[str, float]) -> None:
+            recent.append(row["answer_loss"])
+            mean = sum(recent[-20:]) / len(recent[-20:])
+            words = f"answers {mean:.3f} nats/token"
+            bar.update(line, completed=step, description=words)
+            if not terminal and (step % 20 == 0 or step == total):
+                print(f"step {step} of {total}: {words}", flush=True)
+
+        run.run(on_step)
+
+
+def _samples(folder: Path, data: Any, number: int = 4) -> None:
+    """What the model writes for a few tasks, without running it."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from experiments.corpus.writing import Writer, parses
+
+    writer = Writer.load(folder)
+    table = Table("task", "parses", "first line of the plan", title="Samples")
+    for source in data[:: max(len(data) // number, 1)][:number]:
+        prompt = writer.base_prompt(source)
+        for answer in writer.write([prompt] * 2, seed=0):
+            script = answer.script
+            table.add_row(
+                source.task.short,
+                "no" if script is None or not parses(script) else "yes",
+                answer.text.strip().splitlines()[0][:60] if answer.text.strip() else "",
+            )
+    Console().print(table)
+
+
+def main() -> int:
+    """Trains, exports and shows samples."""
+    settings = _settings()
+    if DRY_RUN.value:
+        print(settings)
+        return 0
+    from experiments.corpus.training import Training
+    from experiments.tasks import TaskError, load_tasks, prepare_task
+    from rpg_jax.llm import CheckpointError, count_parameters
+
+    folder = Path(OUT.value or rundir.default_folder("pretrain", "tiny"))
+    if RESUME.value and OUT.value is None:
+        raise cli.UsageError("--resume needs --out=DIR, the folder of the stopped run")
+    rundir.open_run(folder, dataclasses.asdict(settings), resume=RESUME.value)
+    try:
+        print("preparing the synthetic data of 22 tasks", flush=True)
+        data = [
+            prepare_task(short, data="synthetic", cache_dir=CACHE_DIR.value)
+            for short in load_tasks()
+        ]
+        run = Training(folder, data, settings)
+        try:
+            print(
+                f"{count_parameters(run.config):,} parameters, "
+                f"{settings.recipe.steps} updates of {settings.tokens} tokens, from "
+                f"update {run.step}; folder {folder}",
+                flush=True,
+            )
+            _train(run)
+            loss = run.held_out_loss()
+            model = run.export()
+        finally:
+            run.close()
+        (folder / "held_out.txt").write_text(f"{loss:.4f}\n", encoding="utf-8")
+        _samples(model, data)
+        print(f"held-out loss {loss:.4f} nats per token of an answer; model in {model}")
+    except (TaskError, CheckpointError) as error:
+        raise cli.UsageError(str(error)) from error
+    except OSError as error:
+        print(f"error: {folder}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(
+            f"stopped; go on with: python -m experiments.pretrain --out={folder} "
+            "--resume and the same flags",
+            file=sys.stderr,
+        )
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,137 @@
+"""What a policy writes before reinforcement: shares that parse, run and submit.
+
+    python -m experiments.survey --model=tiny --samples=24 --out=results/tiny_policy
+    python -m experiments.survey --out=DIR --resume      # go on after a stop
+
+Every task's scripts are sampled, run in the sandbox on the small synthetic data and
+graded. The folder holds samples.jsonl (every script), result.csv, README.md, a figure.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from experiments import cli, rundir
+from experiments.cli import DRY_RUN, OUT, RESUME, SEED
+
+MODEL = flags.DEFINE_string("model", "tiny", "Policy: a name or a model folder.")
+TASKS = flags.DEFINE_list("task", ["all"], "Tasks by name, or all.")
+SAMPLES = flags.DEFINE_integer(
+    "samples", 24, "Per task, half of them improvements.", lower_bound=2
+)
+WALL = flags.DEFINE_float("wall_limit", 120.0, "Limit of a run, s.", lower_bound=1.0)
+REFERENCE = flags.DEFINE_string(
+    "reference",
+    None,
+    "Folder of TASK/cheap.py scripts to compare with; the repository's by default.",
+)
+CACHE_DIR = flags.DEFINE_string(
+    "cache_dir", None, "Where built data are kept; by default in the user's cache."
+)
+for _name in ("seed", "out", "resume", "dry_run"):
+    flags.declare_key_flag(_name)
+
+
+def _config() -> dict[str, Any]:
+    from experiments.tasks import load_tasks
+
+    return {
+        "model": "tiny" if MODEL.value == "tiny" else Path(MODEL.value).name,
+        "tasks": cli.choices("task", TASKS.value, list(load_tasks())),
+        "samples": SAMPLES.value,
+        "wall_limit_s": WALL.value,
+        "seed": SEED.value,
+        "data": "synthetic, small",
+    }
+
+
+def _reference_folder() -> Path:
+    if REFERENCE.value is not None:
+        return Path(REFERENCE.value)
+    return Path(__file__).parent.parent / "tests" / "reference_scripts"
+
+
+def _survey(folder: Path, config: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    from experiments.corpus import survey_report
+    from experiments.corpus.run import run_scripts
+    from experiments.corpus.survey import Sample, summarise, survey_task
+    from experiments.corpus.writing import Writer
+    from experiments.tasks import prepare_task
+    from sandbox_exec import Level, LocalPool
+
+    console = Console()
+    known = survey_report.read(folder)
+    writer = Writer.load(MODEL.value)
+    with LocalPool(slots=1, require=Level.POSIX) as pool:
+        for task in config["tasks"]:
+            if task in known.tasks:
+                continue
+            data = prepare_task(task, data="synthetic", cache_dir=CACHE_DIR.value)
+            begin = time.monotonic()
+
+            def shown(sample: Sample, task: str = task) -> None:
+                console.print(
+                    f"  {task} {sample.kind}: {sample.status} "
+                    f"{'' if sample.gain is None else f'gain {sample.gain:.3f} '}"
+                    f"{sample.wall_s:.1f} s {sample.reason[:60]}",
+                    highlight=False,
+                    markup=False,
+                )
+
+            samples = survey_task(
+                writer,
+                pool,
+                data,
+                samples=config["samples"],
+                seed=config["seed"],
+                wall_s=config["wall_limit_s"],
+                progress=shown,
+            )
+            script = _reference_folder() / task / "cheap.py"
+            cheap = None
+            if script.exists():
+                text = script.read_text(encoding="utf-8")
+                (outcome,) = run_scripts(pool, data, [text])
+                cheap = outcome.gain
+            known = survey_report.append(folder, samples, task, cheap)
+            console.print(
+                f"{task}: {summarise(task, samples).valid:.0%} valid, "
+                f"{time.monotonic() - begin:.0f} s",
+                highlight=False,
+            )
+    survey_report.write(folder, known)
+    console.print(survey_report.table(known))
+
+
+def main() -> int:
+    """Samples, runs, reports."""
+    from experiments.tasks import TaskError
+    from rpg_jax.llm import CheckpointError
+
+    config = _config()
+    if DRY_RUN.value:
+        print(json.dumps(config, indent=2))
+        return 0
+    if RESUME.value and OUT.value is None:
+        raise cli.UsageError("--resume needs --out=DIR, the folder of the stopped run")
+    folder = Path(OUT.value or rundir.default_folder("survey", config["model"]))
+    rundir.open_run(folder, config, resume=RESUME.value)
+    try:
+        _survey(folder, config)
+    except (TaskError, CheckpointError) as error:
+        raise cli.UsageError(str(error)) from error
+    except OSError as error:
+        print(f"error: {folder}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    print(f"report: {folder / 'README.md'}")
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)
