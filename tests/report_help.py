@@ -3,6 +3,7 @@
 Folders are those of the training command; only execution and grading are stand-ins.
 """
 
+import contextlib
 import dataclasses
 import json
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import loop_help
 import numpy as np
+import pytest
 
 from experiments import rundir
 from experiments.loop.accounts import Cell
@@ -21,6 +23,7 @@ from experiments.loop.protocol import SOUND
 from experiments.loop.schedule import Budget, run
 from experiments.loop.trainer import Loop
 from experiments.loop.wiring import cell_config
+from experiments.reporting import style
 from experiments.tasks import get_task
 from experiments.tasks.grading import Grade
 from sandbox_exec.protocol import RunRecord, Submission
@@ -101,6 +104,15 @@ class Clock:
     def __call__(self):
         self.now += 0.05
         return self.now
+
+
+@contextlib.contextmanager
+def undrawn():
+    """Figures are laid out, not written: that is most of a report's time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(style, "save", lambda figure, path: [])
+        patch.setattr(style, "svg", lambda figure, key, label: "<svg></svg>")
+        yield
 
 
 def experiment_config(tasks, arms, seeds, protocol, **changes):

@@ -24,7 +24,8 @@ BASE = {"tabular-2022": 0.5, "spooky-author": 1.0986}
 def report(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report") / "run"
     helper.make_run(folder, tasks=TASKS, arms=ARMS, seeds=SEEDS, steps=7, lost=0.08)
-    return build(folder)
+    with helper.undrawn():
+        return build(folder)
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +162,7 @@ def test_scores_at_equal_budgets(report, frames, clock):
     assert foot["trimmed mean"] == ("–", "–")  # two rows leave none
     for at, gain in enumerate(gains.values()):
         text = foot["mean"][at].replace("−", "-").replace(",", "")
-        assert float(text) == pytest.approx(np.mean(gain), rel=5e-3)
+        assert float(text) == pytest.approx(np.mean(gain), abs=0.0501)
         assert foot["wins"][at] == f"{sum(g > 0 for g in gain)} of 2"
 
 

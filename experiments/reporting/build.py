@@ -106,7 +106,7 @@ class _Maker:
         self.curve = curve
         self.progress = progress
         self.files: list[Path] = []
-        self.synthetic = headline.is_synthetic(experiment)
+        self.synthetic = bool(headline.synthetic_tasks(experiment))
         self.budgets = {
             clock: figures.tasks_with(
                 [

@@ -121,7 +121,7 @@ def rho_panel(experiment: Experiment, task: Task) -> Panel:
                       linewidth=0.8, alpha=0.6)  # fmt: skip
             _line(axis, arm, line.time, line.mean, line.se, step=True)
             ends.append((arm, line.time[-1], line.mean[-1], look(arm).colour))
-        axis.set_title(f"{task.short}: rate estimate ρ̂ (thin: each batch's own)")
+        axis.set_title(f"{task.short}: rate ρ̂ (thin: each batch's)")
         axis.set_ylabel("reward per second")
         axis.set_xlabel("total seconds of the run")
         axis.set_ylim(bottom=min(0.0, axis.get_ylim()[0]))

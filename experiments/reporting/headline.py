@@ -11,7 +11,7 @@ from typing import Any
 from experiments.reporting import numbers
 from experiments.reporting.load import Experiment
 from experiments.reporting.numbers import Interval
-from experiments.reporting.sheet import number, percent, signed, span
+from experiments.reporting.sheet import gain, number, percent, span
 from experiments.tasks.registry import Task
 
 
@@ -52,17 +52,17 @@ class Contest:
         if a.value == b.value:
             head = f"{self.first} and {self.second} earned the same per second"
         else:
-            more, less = (self.first, self.second)
+            ahead, behind = self.first, self.second
             if a.value < b.value:
-                more, less = less, more
-            head = f"{more} earned more per second than {less}"
-        gain = ""
+                ahead, behind = behind, ahead
+            head = f"{ahead} earned more per second than {behind}"
+        more = ""
         if math.isfinite(self.gain):
-            gain = f" ({signed(self.gain)}% for {self.first})"
+            more = f" ({gain(self.gain)}% for {self.first})"
         text = (
             f"{self.task.short}: {head}: {number(a.value)} {span(a.low, a.high)} "
             f"({self.first}) against {number(b.value)} {span(b.low, b.high)} "
-            f"({self.second}) reward per second{gain}. "
+            f"({self.second}) reward per second{more}. "
         )
         if self.difference.low != self.difference.low:
             return text + "One unit alone gives no interval: nothing is settled."
@@ -120,7 +120,8 @@ def headline(experiment: Experiment, found: Sequence[Contest]) -> str:
         return f"Only {arms} was run: reward per second {', '.join(rates)}."
     pairs = {(c.first, c.second) for c in found}
     if len(found) == 1 or len(pairs) > 1:
-        return " ".join(c.sentence() for c in found[:3])
+        text = " ".join(c.sentence() for c in found[:3])
+        return " ".join([text, *_others(experiment, found)])
     (first, second) = next(iter(pairs))
     ahead = sum(c.rates[0].value > c.rates[1].value for c in found)
     clear = [c for c in found if c.settled]
@@ -129,13 +130,37 @@ def headline(experiment: Experiment, found: Sequence[Contest]) -> str:
         f"{first} earned more reward per second than {second} in {ahead} of "
         f"{len(found)} tasks ({_gains(found)}). "
     )
-    if not clear:
-        return text + "In none of them does the 95% interval of the difference leave "\
-            "out 0: this does not settle which arm is better."  # fmt: skip
-    return text + (
-        f"The 95% interval of the difference leaves out 0 in {len(clear)}: "
-        f"{won} for {first}, {len(clear) - won} for {second}."
-    )
+    if clear:
+        text += (
+            f"The 95% interval of the difference leaves out 0 in {len(clear)}: {won} "
+            f"for {first}, {len(clear) - won} for {second}."
+        )
+    else:
+        text += (
+            "In none of them does the 95% interval of the difference leave out 0: this "
+            "does not settle which arm is better."
+        )
+    return " ".join([text, *_others(experiment, found)])
+
+
+def _others(experiment: Experiment, found: Sequence[Contest]) -> list[str]:
+    """Arms beside the two that earned the most per second, if there are any."""
+    best: dict[str, list[str]] = {}
+    for contest in found:
+        rates = {
+            arm: numbers.rate_interval(
+                numbers.units(experiment.of(contest.task, arm), "seeds")
+            ).value
+            for arm in experiment.arms(contest.task)
+        }
+        rates = {arm: rate for arm, rate in rates.items() if math.isfinite(rate)}
+        top = max(rates, key=rates.__getitem__, default=contest.first)
+        if top not in (contest.first, contest.second):
+            best.setdefault(top, []).append(contest.task.short)
+    if not best:
+        return []
+    parts = [f"{arm} on {', '.join(names)}" for arm, names in best.items()]
+    return [f"Of all arms the most was earned by {'; '.join(parts)}."]
 
 
 def _gains(found: Sequence[Contest]) -> str:
@@ -144,17 +169,9 @@ def _gains(found: Sequence[Contest]) -> str:
     if not gains:
         return "the other earned nothing"
     if len(gains) <= 4:
-        return ", ".join(f"{signed(gain)}% on {name}" for name, gain in gains)
-    middle = statistics.median(gain for _, gain in gains)
-    return f"median of {len(gains)} tasks: {signed(middle)}%"
-
-
-def _known(config: dict[str, Any], *names: str) -> Any:
-    for name in names:
-        value = config.get(name)
-        if value not in (None, "", [], {}):
-            return value
-    return None
+        return ", ".join(f"{gain(value)}% on {name}" for name, value in gains)
+    middle = statistics.median(value for _, value in gains)
+    return f"median of {len(gains)} tasks: {gain(middle)}%"
 
 
 def words(value: Any) -> str:
@@ -169,17 +186,25 @@ def words(value: Any) -> str:
     return str(value)
 
 
-def is_synthetic(experiment: Experiment) -> bool:
-    """Whether any data are synthetic, as far as the configurations say."""
-    return any(
-        "synthetic" in json.dumps(_known(config, "sources", "data"))
-        for config in _configs(experiment)
-    )
+def synthetic_tasks(experiment: Experiment) -> list[str]:
+    """Tasks whose data are synthetic, as far as the configurations say."""
+    found = {}
+    for config in _configs(experiment):
+        tasks, sources = config.get("tasks", ()), config.get("sources", ())
+        found |= dict(zip(map(str, tasks), sources, strict=False))
+    return [t.short for t in experiment.tasks if found.get(t.short) == "synthetic"]
 
 
 def _configs(experiment: Experiment) -> list[dict[str, Any]]:
     headers = [h.get("config", {}) for h in experiment.headers]
     return [*headers, *(cell.config for cell in experiment.cells)]
+
+
+CHARGES = {
+    "measured": "its own",
+    "slowest": "at least those of its step's slowest valid attempt",
+    "limit": "the wall limit",
+}
 
 
 def facts(experiment: Experiment) -> list[tuple[str, str]]:
@@ -209,8 +234,8 @@ def facts(experiment: Experiment) -> list[tuple[str, str]]:
         ("policy", words(config.get("model", ""))),
         ("protocol", f"{name}, reward {rule.kind}"),
         ("clock of the reward", f"{rule.clock} seconds"),
-        ("budget", words(config.get("budget") or "")),
-        ("failures", f"charged {rule.failure_charge} seconds"),
+        ("budget", _budget(config.get("budget"))),
+        ("seconds charged to a failure", CHARGES[rule.failure_charge]),
         ("isolation", ", ".join(sorted(isolation)) or words(config.get("isolation"))),
         ("machine", "; ".join(dict.fromkeys(_machines(experiment)))),
         ("started", words(header.get("started", ""))),
@@ -229,12 +254,23 @@ def facts(experiment: Experiment) -> list[tuple[str, str]]:
 FOLDED = ("started", "revision", "versions", "command")
 
 
+def _budget(budget: Any) -> str:
+    if not isinstance(budget, dict):
+        return ""
+    parts = []
+    if budget.get("seconds"):
+        parts.append(f"{budget['seconds']:g} seconds ({budget.get('clock')} clock)")
+    if budget.get("steps"):
+        parts.append(f"{budget['steps']} steps")
+    return " or ".join(parts) + " per run" if parts else ""
+
+
 def _data(experiment: Experiment) -> str:
     """Sources of the data with their size and seed."""
     out = []
     for config in _configs(experiment):
-        sources = _known(config, "sources", "data")
-        if sources is None:
+        sources = config.get("sources")
+        if not sources:
             continue
         if isinstance(sources, list):
             sources = list(dict.fromkeys(sources))
@@ -254,15 +290,25 @@ def _machines(experiment: Experiment) -> list[str]:
 def cautions(experiment: Experiment) -> list[str]:
     """What a reader must know before any number."""
     out = []
-    if is_synthetic(experiment):
+    synthetic = synthetic_tasks(experiment)
+    if synthetic:
+        whole = len(synthetic) == len(experiment.tasks)
+        whose = "" if whole else f"of {', '.join(synthetic)} "
         out.append(
-            "The data are synthetic: small, made from a seed, of the real data's form. "
-            "Scores say nothing about the real competitions."
+            f"The data {whose}are synthetic: small, made from a seed, in the real "
+            "data's form. Such scores say nothing about the real competitions."
         )
     if len(set(_machines(experiment))) > 1:
         out.append("The runs are from different machines: seconds are not comparable.")
     if len({json.dumps(h.get("git")) for h in experiment.headers if h}) > 1:
         out.append("The runs are of different revisions of the code.")
+    attempts = sum(len(c.attempts) for c in experiment.cells)
+    contended = sum(c.attempts.contended for c in experiment.cells) / attempts
+    if contended > 0.05:
+        out.append(
+            f"{percent(contended)} of the scripts shared their core with other work: "
+            "their seconds are too high."
+        )
     if experiment.unfinished:
         out.append(
             f"Unfinished: {len(experiment.unfinished)} of the runs. What is there is "

@@ -21,10 +21,15 @@ from experiments.loop.errors import LedgerError
 from experiments.loop.ledger import read
 from experiments.loop.recorded import ATTEMPTS, METRICS, by_step
 from experiments.reporting.alike import ReportError, check_alike
+from experiments.reporting.unfinished import absent, failed, progress, stopped
 from experiments.tasks.registry import Task, TaskError, get_task
 
-CONFIG, FINAL, STATE = "config.json", "final.jsonl", "task.json"
+CONFIG, FINAL = "config.json", "final.jsonl"
 STATUSES = ("valid", "invalid", "failed", "no_script", "infrastructure")
+
+_TEXTS = ("run_id", "parent", "status", "reason")
+_WHOLE = ("step", "chain")
+_NUMBERS = ("score", "value", "reward", "delta_s", "execution_s", "generation_s")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +51,7 @@ class Attempts:
     execution_s: np.ndarray
     generation_s: np.ndarray
     isolation: frozenset[str]
+    contended: int  # attempts whose core was not theirs alone
 
     def __len__(self) -> int:
         return len(self.run_id)
@@ -148,7 +154,10 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _column(rows: Sequence[dict], name: str) -> np.ndarray:
-    values = [row.get(name) for row in rows]
+    return _floats([row.get(name) for row in rows])
+
+
+def _floats(values: Sequence[float | None]) -> np.ndarray:
     return np.array([math.nan if v is None else v for v in values], np.float64)
 
 
@@ -158,47 +167,33 @@ def read_attempts(path: Path) -> Attempts:
     Raises:
         LedgerError: a line is broken; a torn last line is left out.
     """
-    keep = (
-        "run_id", "parent", "status", "script_sha256", "reason", "step", "chain",
-        "score", "value", "reward", "delta_s", "execution_s", "generation_s",
-    )  # fmt: skip
-    rows, offsets, levels = [], [], set()
+    names = {**dict(zip(_TEXTS, _TEXTS, strict=True)), "script": "script_sha256"}
+    names |= {name: name for name in (*_WHOLE, *_NUMBERS)}
+    columns: dict[str, list] = {name: [] for name in (*names, "offset")}
+    levels, contended = set(), 0
     for _, located in by_step(path):
         for offset, record in located:
-            missing = [k for k in ("run_id", "step", "chain", "status")
-                       if k not in record]  # fmt: skip
-            if missing:
-                raise LedgerError(
-                    f"{path} is damaged at byte {offset}: a record without {missing[0]}"
-                )
-            # Texts are left in the file: a report shows few of them.
-            rows.append({name: record.get(name) for name in keep})
-            offsets.append(offset)
+            for name in ("run_id", "step", "chain", "status"):
+                if name not in record:
+                    raise LedgerError(
+                        f"{path} is damaged at byte {offset}: a record without {name}"
+                    )
+            # Outputs are left in the file: a report shows few of them.
+            for name, field in names.items():
+                columns[name].append(record.get(field))
+            columns["offset"].append(offset)
             levels.add(record.get("isolation"))
-    order = sorted(range(len(rows)), key=lambda i: (rows[i]["step"], rows[i]["chain"]))
-    rows = [rows[i] for i in order]
-    texts = {
-        field: [row[name] for row in rows]
-        for field, name in (
-            ("run_id", "run_id"),
-            ("parent", "parent"),
-            ("status", "status"),
-            ("script", "script_sha256"),
-            ("reason", "reason"),
-        )
-    }
-    numbers = {
-        name: _column(rows, name)
-        for name in ("score", "value", "reward", "delta_s", "execution_s",
-                     "generation_s")
-    }  # fmt: skip
+            contended += bool(record.get("contended"))
+    step, chain = (np.array(columns[name], np.int64) for name in _WHOLE)
+    order = np.lexsort((chain, step))
     return Attempts(
-        **texts,
-        **numbers,
-        offset=np.array(offsets, np.int64)[order],
-        step=np.array([row["step"] for row in rows], np.int64),
-        chain=np.array([row["chain"] for row in rows], np.int64),
+        **{name: [columns[name][i] for i in order] for name in (*_TEXTS, "script")},
+        **{name: _floats(columns[name])[order] for name in _NUMBERS},
+        step=step[order],
+        chain=chain[order],
+        offset=np.array(columns["offset"], np.int64)[order],
         isolation=frozenset(levels - {None}),
+        contended=contended,
     )
 
 
@@ -211,20 +206,10 @@ def _read_metrics(path: Path) -> tuple[int, dict[str, np.ndarray], dict[str, flo
     return len(rows), columns, used[-1] if used else {}
 
 
-def _progress(budget: Any, used: dict[str, float]) -> float | None:
-    """Share of the budget that is used, as ``schedule.Budget`` counts it."""
-    if not isinstance(budget, dict):
-        return None
-    shares = []
-    if budget.get("seconds"):
-        shares.append(used.get(budget.get("clock", "total"), 0.0) / budget["seconds"])
-    if budget.get("steps"):
-        shares.append(used.get("steps", 0) / budget["steps"])
-    return max(shares, default=None)
-
-
 def _read_cell(folder: Path, root: Path, header: dict[str, Any]) -> Cell | None:
     config = _config(folder)["config"]
+    # Metrics first: a run that goes on meanwhile has then more attempts, not fewer.
+    steps, metrics, used = _read_metrics(folder / METRICS)
     path = folder / ATTEMPTS
     attempts = read_attempts(path) if path.exists() else None
     if attempts is None or not len(attempts):
@@ -238,13 +223,24 @@ def _read_cell(folder: Path, root: Path, header: dict[str, Any]) -> Cell | None:
         raise ReportError(
             f"{folder / CONFIG} does not say which task, arm and seed it is ({error})"
         ) from None
-    steps, metrics, used = _read_metrics(folder / METRICS)
     final = [r for _, r in read(folder / FINAL)] if (folder / FINAL).exists() else []
     budget = header.get("config", {}).get("budget") or config.get("budget")
-    progress = _progress(budget, used)
+    share = progress(budget, used)
     return Cell(
-        folder, root, task, arm, seed, config, attempts, steps, metrics, final, progress
+        folder, root, task, arm, seed, config, attempts, steps, metrics, final, share
     )
+
+
+def _header(root: Path, *, alone: bool) -> dict[str, Any]:
+    """config.json of the experiment; a cell given alone may lie in one."""
+    if not alone:
+        return _config(root) if (root / CONFIG).exists() else {}
+    parents = root.resolve().parents
+    if len(parents) > 2 and (parents[2] / CONFIG).exists():
+        header = _config(parents[2])
+        if "tasks" in header["config"]:
+            return header
+    return _config(root)
 
 
 def _folders(root: Path) -> list[Path]:
@@ -272,7 +268,7 @@ def load(folders: Sequence[Path | str]) -> Experiment:
     cells, headers, unfinished = [], [], []
     for root in roots:
         found = _folders(root)
-        header = _config(root) if (root / CONFIG).exists() else {}
+        header = _header(root, alone=found == [root])
         headers.append(header)
         for folder in found:
             cell = _read_cell(folder, root, header)
@@ -280,8 +276,9 @@ def load(folders: Sequence[Path | str]) -> Experiment:
                 unfinished.append(f"{folder.relative_to(root)}: no attempts yet")
             else:
                 cells.append(cell)
-        unfinished += _absent(header, [c for c in cells if c.root == root])
-        unfinished += _failed(root)
+        if found != [root]:
+            unfinished += absent(header, [c for c in cells if c.root == root])
+            unfinished += failed(root)
     if not cells:
         names = ", ".join(map(str, roots))
         raise ReportError(f"no attempts are on record in {names}: nothing to report")
@@ -290,7 +287,7 @@ def load(folders: Sequence[Path | str]) -> Experiment:
                         h.get("config", {})])  # fmt: skip
     order = _order(cells)
     cells.sort(key=order)
-    unfinished += [line for cell in cells if (line := _unfinished(cell))]
+    unfinished += [line for cell in cells if (line := stopped(cell))]
     return Experiment(cells, headers, roots, list(dict.fromkeys(unfinished)))
 
 
@@ -301,57 +298,3 @@ def _order(cells: list[Cell]):
     tasks, arms = list(load_tasks()), list(ARMS)
     arms += sorted({c.arm for c in cells} - set(arms))
     return lambda c: (tasks.index(c.task.short), arms.index(c.arm), c.seed)
-
-
-def _names(values: Any) -> list[str]:
-    if not isinstance(values, list):
-        return []
-    return [v["name"] if isinstance(v, dict) else str(v) for v in values]
-
-
-def _absent(header: dict[str, Any], cells: list[Cell]) -> list[str]:
-    """Cells that the experiment planned and that have no folder."""
-    config = header.get("config", {})
-    seeds = config.get("seeds")
-    if isinstance(seeds, int):
-        seeds = list(range(seeds))
-    planned = [
-        f"{task}/{arm}/seed-{seed}"
-        for task in _names(config.get("tasks"))
-        for arm in _names(config.get("arms"))
-        for seed in _names(seeds)
-    ]
-    there = {c.name for c in cells}
-    return [f"{name}: no attempts yet" for name in planned if name not in there]
-
-
-def _state(folder: Path) -> dict[str, Any]:
-    """What became of a task, as the training command leaves it."""
-    try:
-        state = json.loads((folder / STATE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return state if isinstance(state, dict) else {}
-
-
-def _failed(root: Path) -> list[str]:
-    out = []
-    for path in sorted(root.glob(f"*/{STATE}")):
-        state = _state(path.parent)
-        if state.get("status") in ("failed", "stopped"):
-            reason = " ".join(str(state.get("reason", "")).split())
-            line = f"{path.parent.name}: {state['status']}"
-            out.append(f"{line}: {reason}" if reason else line)
-    return out
-
-
-def _unfinished(cell: Cell) -> str | None:
-    last = int(cell.attempts.step.max()) + 1
-    if _state(cell.folder.parent.parent).get("status") in ("done", "replayed"):
-        return None
-    if cell.progress is not None and cell.progress < 1:
-        share = f"{100 * cell.progress:.0f}% of its budget"
-        return f"{cell.name}: {cell.steps} steps, {share}"
-    if last > cell.steps:
-        return f"{cell.name}: stopped within step {last - 1}"
-    return None

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,12 +44,22 @@ def percent(value: float | None) -> str:
 
 
 def spread(mean: float, error: float, digits: int = 3) -> str:
-    """mean ± error, the error to the mean's last place."""
+    """mean ± error, both to the error's second digit, or the mean alone."""
     if not math.isfinite(mean):
         return BLANK
-    if not math.isfinite(error):
+    if not math.isfinite(error) or error <= 0:
         return number(mean, digits)
-    return f"{number(mean, digits)} ± {number(error, 2)}"
+    places = 1 - math.floor(math.log10(error))
+    size = math.floor(math.log10(abs(mean))) if mean else 0
+    places = min(max(places, 0), max(digits + 2 - size, 0), 9)
+    return f"{mean:,.{places}f} ± {error:,.{places}f}".replace("-", "−")
+
+
+def gain(value: float) -> str:
+    """An improvement in per cent, to a tenth."""
+    if not math.isfinite(value):
+        return BLANK
+    return f"{value:+,.1f}".replace("-", "−")
 
 
 def span(low: float, high: float, digits: int = 3) -> str:
@@ -120,7 +131,7 @@ class Sheet:
         """A pipe table under its title."""
 
         def line(cells: Sequence[str]) -> str:
-            return "| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |"
+            return "| " + " | ".join(map(_inert, cells)) + " |"
 
         rule = ["---" if c.left else "---:" for c in self.columns]
         lines = [line(self.head), line(rule)]
@@ -156,8 +167,18 @@ def write_csv(path: Path, names: Sequence[str], rows: Sequence[dict[str, Any]]) 
         writer = csv.DictWriter(file, names, restval="", lineterminator="\n")
         writer.writeheader()
         for row in rows:
-            writer.writerow({k: "" if _nothing(v) else v for k, v in row.items()})
+            writer.writerow({k: _cell(v) for k, v in row.items()})
 
 
-def _nothing(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
+def _cell(value: Any) -> Any:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t")):
+        return f"'{value}"  # a spreadsheet would run it
+    return value
+
+
+def _inert(text: str) -> str:
+    """Text that Markdown shows as it is: reasons may quote what a script wrote."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`|\[\]*])", r"\\\1", text)

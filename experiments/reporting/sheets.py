@@ -12,6 +12,7 @@ from experiments.reporting.sheet import (
     Column,
     Sheet,
     arrow,
+    gain,
     number,
     percent,
     signed,
@@ -57,9 +58,9 @@ def _score_sheet(
             cell = found.get(arm, tables.Cell(math.nan, math.nan))
             row |= {f"{arm}_mean": cell.mean, f"{arm}_se": cell.se}
         for arm in gains:
-            gain = tables.improvement(task, row[f"{arm}_mean"], row["vanilla_mean"])
-            row[f"{arm}_improvement_pct"] = gain
-            gains[arm].append(gain)
+            change = tables.improvement(task, row[f"{arm}_mean"], row["vanilla_mean"])
+            row[f"{arm}_improvement_pct"] = change
+            gains[arm].append(change)
         row["paper_improvement_pct"] = task.paper.improv_pct
         rows.append(row | (fields or {}).get(task.short, {}))
     columns = [*_task_columns(), *extra]
@@ -68,11 +69,11 @@ def _score_sheet(
         for arm in arms
     ]
     columns += [
-        Column(f"{arm}, %", lambda r, a=arm: signed(r[f"{a}_improvement_pct"]))
+        Column(f"{arm}, %", lambda r, a=arm: gain(r[f"{a}_improvement_pct"]))
         for arm in gains
     ]
     if paper:
-        columns.append(Column("paper, %", lambda r: signed(r["paper_improvement_pct"])))
+        columns.append(Column("paper, %", lambda r: gain(r["paper_improvement_pct"])))
     foot = _averages(len(columns) - len(gains) - paper, gains, paper)
     return Sheet(name, title, tuple(columns), rows, foot if gains else (), **texts)
 
@@ -83,9 +84,9 @@ def _averages(
     sums = [tables.summarise(values) for values in gains.values()]
     sums += [tables.paper_printed()] if paper else []
     names = (
-        ("trimmed mean", lambda s: signed(s.trimmed_mean)),
-        ("mean", lambda s: signed(s.mean)),
-        ("median", lambda s: signed(s.median)),
+        ("trimmed mean", lambda s: gain(s.trimmed_mean)),
+        ("mean", lambda s: gain(s.mean)),
+        ("median", lambda s: gain(s.median)),
         ("wins", lambda s: f"{s.wins} of {s.rows}"),
     )
     blank = ("",) * (before - 1)

@@ -40,6 +40,8 @@ def show(report: Report) -> None:
     if len(report.experiment.unfinished) > 10:
         console.print(f"  and {len(report.experiment.unfinished) - 10} more")
     for sheet in report.sheets:
+        if sheet.name == "failures":
+            continue  # long, and in the files
         console.print()
         console.print(sheet.rich())
     console.print()
