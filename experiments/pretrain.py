@@ -18,9 +18,12 @@ from absl import flags
 from experiments import cli, rundir
 from experiments.cli import DRY_RUN, OUT, RESUME, SEED
 
-STEPS = flags.DEFINE_integer("steps", 1350, "Updates.", lower_bound=1)
+STEPS = flags.DEFINE_integer("steps", 1000, "Updates.", lower_bound=1)
 TOKENS = flags.DEFINE_integer(
     "tokens", 5632, "Tokens of a batch, about.", lower_bound=1584
+)
+SHARPEN = flags.DEFINE_float(
+    "sharpen", 1.2, "Factor on the exported model's logits.", lower_bound=0.1
 )
 SMOKE = flags.DEFINE_boolean("smoke", False, "A very small model and few updates.")
 CACHE_DIR = flags.DEFINE_string(
@@ -40,7 +43,7 @@ def _settings() -> Any:
         settings = dataclasses.replace(settings, recipe=recipe)
     if TOKENS.present:
         settings = dataclasses.replace(settings, tokens=TOKENS.value)
-    return dataclasses.replace(settings, seed=SEED.value)
+    return dataclasses.replace(settings, seed=SEED.value, sharpen=SHARPEN.value)
 
 
 def _train(run: Any) -> None:

@@ -5,6 +5,7 @@ import dataclasses
 import json
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from synthetic_helpers import shared_cache
@@ -17,6 +18,7 @@ from experiments.corpus.teach import (
     losses,
     optimizer,
     schedule,
+    sharpened,
     tiny_config,
 )
 from experiments.corpus.tokenizer import corpus, save, train_tokenizer
@@ -104,6 +106,22 @@ def test_losses_against_float64(stream):
     assert float(loss) == pytest.approx(-(picked * weight).sum() / weight.sum(), 1e-5)
     only = weight == 1
     assert float(answer) == pytest.approx(-picked[only].mean(), 1e-5)
+
+
+def test_sharpening_multiplies_the_logits():
+    config = tiny_config(64, width=32, depth=2, hidden=48)
+    model = model_for(config)
+    params = model.init(jax.random.key(0))
+    tokens = jnp.arange(24, dtype=jnp.int32).reshape(2, 12)
+    mask = jnp.ones((2, 12), bool)
+
+    def logits(p):
+        return np.asarray(model.logits(p, model.forward(p, tokens, mask)[0]))
+
+    plain = logits(params)
+    np.testing.assert_allclose(
+        logits(sharpened(params, 1.5)), 1.5 * plain, rtol=1e-4, atol=1e-6
+    )
 
 
 def test_rates_rise_stay_and_fall_to_zero():

@@ -27,6 +27,7 @@ from experiments.corpus.teach import (
     TeachState,
     held_out,
     make_teacher,
+    sharpened,
     tiny_config,
 )
 from experiments.corpus.tokenizer import corpus, save, train_tokenizer
@@ -51,6 +52,7 @@ class Settings:
         seed: of the examples and the start weights.
         checkpoint_every: updates.
         held_out: examples per task in the held-out loss.
+        sharpen: factor on the logits of the exported model.
     """
 
     recipe: Recipe = dataclasses.field(default_factory=Recipe)
@@ -63,6 +65,7 @@ class Settings:
     seed: int = 0
     checkpoint_every: int = 50
     held_out: int = 4
+    sharpen: float = 1.2
 
 
 SMOKE = Settings(
@@ -180,7 +183,8 @@ class Training:
     def export(self) -> Path:
         """Write ``model/``: what ``--model=FOLDER`` reads."""
         place = self.folder / "model"
-        export_pretrained(place, self.config, self.state.params, overwrite=True)
+        params = sharpened(self.state.params, self.settings.sharpen)
+        export_pretrained(place, self.config, params, overwrite=True)
         save(self.tokenizer, place)
         write_sums(place)
         return place
