@@ -34,7 +34,7 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("command") / "run"
     return helper.make_run(
         folder, tasks=(TASK,), arms=("rpg", "vanilla"), seeds=(0, 1),
-        steps=3, chains=3,
+        steps=3, chains=4,
     )  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def test_as_a_user(finished, tmp_path):
         env=os.environ | {"JAX_PLATFORMS": "cpu"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "earned more reward per second than" in done.stdout
+    assert "earned more per second than" in done.stdout
     assert "synthetic" in done.stdout
     assert "Best score at equal budgets, total clock" in done.stdout
     assert str(tmp_path / "out" / "report.html") in done.stdout
@@ -249,7 +249,7 @@ def test_nothing_valid_nothing_learned(run, undrawn):
     report = build(run)
     text = report.page.read_text(encoding="utf-8")
     assert "No private test was scored" in text
-    assert "earned the same per second" in " ".join(report.contests)
+    assert "earned anything" in report.headline
     assert "nan" not in text.lower().replace("tenant", "")
 
 

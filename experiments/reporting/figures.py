@@ -209,6 +209,9 @@ def rates_panel(experiment: Experiment) -> Panel:
         axis.set_xlabel("reward per second, best arm of the task = 1")
         handles, texts = axis.get_legend_handles_labels()
         once = dict(zip(texts, handles, strict=True))
+        if not once:
+            axis.set_title("no arm earned anything")
+            return
         legend = axis.figure.legend(
             once.values(),
             once.keys(),

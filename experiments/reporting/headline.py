@@ -49,6 +49,11 @@ class Contest:
     def sentence(self) -> str:
         """In plain words, with numbers."""
         a, b = self.rates
+        if a.value == b.value == 0:
+            return (
+                f"{self.task.short}: neither {self.first} nor {self.second} earned "
+                "anything: no script beat the sample submission."
+            )
         if a.value == b.value:
             head = f"{self.first} and {self.second} earned the same per second"
         else:
@@ -132,8 +137,8 @@ def headline(experiment: Experiment, found: Sequence[Contest]) -> str:
     )
     if clear:
         text += (
-            f"The 95% interval of the difference leaves out 0 in {len(clear)}: {won} "
-            f"for {first}, {len(clear) - won} for {second}."
+            f"The 95% interval of the difference leaves out 0 in {len(clear)} of them "
+            f"({won} for {first}, {len(clear) - won} for {second})."
         )
     else:
         text += (
@@ -298,6 +303,11 @@ def cautions(experiment: Experiment) -> list[str]:
             f"The data {whose}are synthetic: small, made from a seed, in the real "
             "data's form. Such scores say nothing about the real competitions."
         )
+    if numbers.rule_of(experiment.cells[0]).kind == "raw":
+        out.append(
+            "The reward is the raw metric: it has no zero, so that a rate says little, "
+            "and where it is negative (losses) seconds are paid instead of charged."
+        )
     if len(set(_machines(experiment))) > 1:
         out.append("The runs are from different machines: seconds are not comparable.")
     if len({json.dumps(h.get("git")) for h in experiment.headers if h}) > 1:
@@ -306,8 +316,8 @@ def cautions(experiment: Experiment) -> list[str]:
     contended = sum(c.attempts.contended for c in experiment.cells) / attempts
     if contended > 0.05:
         out.append(
-            f"{percent(contended)} of the scripts shared their core with other work: "
-            "their seconds are too high."
+            f"{percent(contended)} of the scripts were disturbed by other work on "
+            "their cores: their seconds are too many."
         )
     if experiment.unfinished:
         out.append(

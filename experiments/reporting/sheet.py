@@ -59,7 +59,8 @@ def gain(value: float) -> str:
     """An improvement in per cent, to a tenth."""
     if not math.isfinite(value):
         return BLANK
-    return f"{value:+,.1f}".replace("-", "−")
+    text = f"{value:+,.1f}".replace("-", "−")
+    return "0.0" if text[1:] == "0.0" else text
 
 
 def span(low: float, high: float, digits: int = 3) -> str:

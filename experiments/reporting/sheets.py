@@ -219,8 +219,9 @@ def arm_sheet(experiment: Experiment) -> Sheet:
         Column("s mean", lambda r: number(r["seconds_mean"])),
         Column("median", lambda r: number(r["seconds_median"])),
         Column("p95", lambda r: number(r["seconds_p95"])),
-        Column("reward/s", both("rate")),
-        Column("last third", both("rate_last_third")),
+        Column("reward/s", lambda r: number(r["pooled_rate"])),
+        Column("95% interval", lambda r: span(r["rate_low"], r["rate_high"])),
+        Column("last third", lambda r: number(r["rate_last_third"])),
         Column("lost", lambda r: percent(r["share_infrastructure"])),
     )
     return Sheet(
@@ -230,7 +231,8 @@ def arm_sheet(experiment: Experiment) -> Sheet:
         rows,
         note="Means over seeds ± standard error. Seconds of an attempt on the "
         "protocol's clock; reward/s: sum of rewards (a failure adds 0) over sum of "
-        "seconds.",
+        "seconds, all seeds together; beside it the mean over seeds of the last third "
+        "of the steps.",
         about=(
             "valid: share of the attempts that got a score, out of those that the "
             "machinery did not lose (lost: sandbox or grader failures, which count "

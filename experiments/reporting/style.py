@@ -132,7 +132,7 @@ def name_lines(axis: "Axes", names: Sequence[tuple[str, float, float, str]]) -> 
         axis.annotate(
             text,
             xy=(x, y),
-            xytext=(1.02, place),
+            xytext=(1.03, place),
             textcoords=axis.get_yaxis_transform(),
             color=colour,
             va="center",

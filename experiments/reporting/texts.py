@@ -89,7 +89,7 @@ def difference(before: str, after: str) -> str:
     lines = difflib.unified_diff(
         before.splitlines(), after.splitlines(), lineterm="", n=2
     )
-    return "\n".join(list(lines)[2:])
+    return "".join(f"{line}\n" for line in list(lines)[2:])
 
 
 def styles() -> str:
@@ -98,8 +98,14 @@ def styles() -> str:
 
     def of(style: str, prefix: str) -> str:
         rules = HtmlFormatter(style=style).get_style_defs(prefix).splitlines()
-        # Token colours alone: backgrounds and line numbers are the page's affair.
-        rules = [r for r in rules if r.startswith(f"{prefix} .") and "linenos" not in r]
+        # Token colours alone: line numbers, and lines put in or taken out (gi, gd),
+        # are the page's affair.
+        others = ("linenos", f"{prefix} .gi ", f"{prefix} .gd ")
+        rules = [
+            rule
+            for rule in rules
+            if rule.startswith(f"{prefix} .") and not any(o in rule for o in others)
+        ]
         return "\n".join(re.sub(r"\s*/\*.*?\*/", "", rule) for rule in rules)
 
     dark = of("github-dark", ".code")
