@@ -102,7 +102,10 @@ LORA_RANK = flags.DEFINE_integer(
     "lora_rank", None, "Train adapters of this rank; 0: all weights."
 )
 PROMPT_STYLE = flags.DEFINE_enum(
-    "prompt_style", None, list(STYLES), "Prompts for a large or a small model."
+    "prompt_style",
+    None,
+    [*STYLES, "menu"],
+    "Ask a large or a small model for a script, or for choices from a menu.",
 )
 MAX_PROMPT_TOKENS = flags.DEFINE_integer("max_prompt_tokens", None, "Longest prompt.")
 MAX_NEW_TOKENS = flags.DEFINE_integer("max_new_tokens", None, "Longest answer.")
@@ -301,6 +304,8 @@ def main() -> int:
                 prepare=prepare_options(),
             )
         if SHOW_PROMPT.value:
+            if PROMPT_STYLE.value == "menu":
+                raise cli.UsageError("--show-prompt shows the styles full and compact")
             return commands.show_prompt(
                 _need_task("show_prompt"),
                 style=PROMPT_STYLE.value or "full",

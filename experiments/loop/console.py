@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
@@ -38,7 +39,14 @@ def percent(value: float | None) -> str:
 
 
 def _grid(title: str, names: Sequence[str], left: int = 1) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
     for at, name in enumerate(names):
         table.add_column(name, justify="left" if at < left else "right", no_wrap=True)
     return table
@@ -178,13 +186,18 @@ class Screen:
 
     # ---- the end
 
-    def results(self, rows: Sequence[Row]) -> None:
-        """A line per task and arm: means over seeds; then where time went."""
+    def results(self, rows: Sequence[Row], *, compiled_s: float = 0.0) -> None:
+        """A line per task and arm: means over seeds; then where time went.
+
+        Args:
+            rows: of result.csv.
+            compiled_s: seconds of compilation, which no run's clock has.
+        """
         table = _grid(
             "Results, means over seeds",
             (
-                *("task", "arm", "seeds", "steps", "valid", "reward", "δ s"),
-                *("reward/s", "validation", "test", "medals"),
+                *("task", "arm", "n", "steps", "valid", "reward", "δ s"),
+                *("reward/s", "best val.", "test", "medals"),
             ),
             left=2,
         )
@@ -208,9 +221,10 @@ class Screen:
         self.console.print(table)
         shares = phase_shares(rows)
         if shares:
-            self.say(
-                "time   " + ", ".join(f"{n} {percent(s)}" for n, s in shares.items())
-            )
+            text = ", ".join(f"{name} {percent(s)}" for name, s in shares.items())
+            if compiled_s >= 1:
+                text += f"; besides, {compiled_s:.0f} s of compilation"
+            self.say(f"time    {text}")
 
 
 def phase_shares(rows: Sequence[Row]) -> dict[str, float]:

@@ -86,12 +86,15 @@ class FinalScoring:
         self,
         runs: Sequence[tuple[Path, int]],
         on_record: Callable[[Path, Record], None] | None = None,
-    ) -> None:
+    ) -> int:
         """Score what is not scored yet and append to each run's ``final.jsonl``.
 
         Args:
             runs: folder and number of committed steps of each run.
             on_record: called with each new record.
+
+        Returns:
+            How many the machinery lost.
 
         Raises:
             LoopError: a record cannot be written, or a script is gone.
@@ -99,6 +102,7 @@ class FinalScoring:
         """
         ledgers: dict[Path, Ledger] = {}
         waiting: dict[Future, tuple[Path, Record]] = {}
+        lost = 0
         try:
             for folder, steps in runs:
                 for identity, script in self._open(folder, steps):
@@ -116,6 +120,7 @@ class FinalScoring:
                 folder, identity = waiting[future]
                 record = identity | self._outcome(future)
                 ledgers[folder].append(record)
+                lost += record["status"] == attempt.INFRASTRUCTURE
                 if on_record is not None:
                     on_record(folder, record)
         except KeyboardInterrupt:
@@ -125,6 +130,7 @@ class FinalScoring:
         finally:
             for ledger in ledgers.values():
                 ledger.close()
+        return lost
 
     def _open(self, folder: Path, steps: int) -> list[tuple[Record, bytes]]:
         """What is left to score of a run: identity and script."""

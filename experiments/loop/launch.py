@@ -60,39 +60,45 @@ def launch(
         config["replay_of"] = _identity_of(replay)
     rundir.open_run(places.out, config, resume=resume)
     with catch_terminate() as signals:
-        rows: list[Row] = []
         try:
             failed = sweep.run_tasks(
-                settings,
-                places.out,
-                parts,
-                screen,
-                resume=resume,
-                replay=replay,
+                settings, places.out, parts, screen, resume=resume, replay=replay
             )
+            return _sum_up(settings, places, parts, screen, failed, replay, report)
         except (KeyboardInterrupt, Stopped) as error:
             screen.end()
             _write(sweep.rows_of(settings, places.out), places.out, screen)
-            detail = str(error) if isinstance(error, Stopped) else "stopped"
-            screen.say(detail)
+            screen.say(str(error) or "stopped")
             if replay is None:
                 screen.say(f"go on with: {resume_command(settings, places)}")
             else:
                 screen.say("a replay starts anew: choose another --out")
             return signals.exit_code
-        rows = sweep.rows_of(settings, places.out)
-        written = _write(rows, places.out, screen)
-        screen.results(rows)
-        if replay is not None and not failed:
-            steps = sum(row["steps"] for row in rows)
-            screen.say(
-                f"replay: {steps} steps of {len(rows)} runs of {replay} came out bit "
-                "for bit as they are on record"
-            )
-        if report and not failed:
-            _report(places.out, screen)
-        _where(settings, places, screen, failed)
-        return 1 if failed or not written else 0
+
+
+def _sum_up(
+    settings: Settings,
+    places: Places,
+    parts: Parts,
+    screen: Screen,
+    failed: list[str],
+    replay: Path | None,
+    report: bool,
+) -> int:
+    """Write and show the results; the exit code."""
+    rows = sweep.rows_of(settings, places.out)
+    written = _write(rows, places.out, screen)
+    screen.results(rows, compiled_s=getattr(parts.clock, "compiled_s", 0.0))
+    if replay is not None and not failed:
+        steps = sum(row["steps"] for row in rows)
+        screen.say(
+            f"replay  {steps} steps of {len(rows)} runs came out bit for bit as they "
+            f"are on record in {replay}"
+        )
+    if report and any(row["steps"] for row in rows):
+        _report(places.out, screen)
+    _where(settings, places, screen, failed)
+    return 1 if failed or not written else 0
 
 
 def _identity_of(replay: Path) -> str:
@@ -115,14 +121,10 @@ def _write(rows: list[Row], folder: Path, screen: Screen) -> bool:
 
 def _report(folder: Path, screen: Screen) -> None:
     """Build the report; a failure there costs no result."""
-    import importlib.util
-
-    if importlib.util.find_spec("experiments.reporting.build") is None:
-        return
-    from experiments.reporting.build import build_report
-
     try:
-        path = build_report([folder], folder / "report.html")
+        from experiments.reporting.build import build_report
+
+        path = build_report([folder])
     except Exception as error:
         screen.fail(
             f"the report could not be made ({type(error).__name__}: {error}); the "

@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
+import os
+
 from experiments.cli import UsageError
 from sandbox_exec import IsolationError, SandboxError
 from sandbox_exec.runner import Engine
 from sandbox_exec.slots import available_cores
 
 
-def default_slots(chains: int) -> int:
-    """Slots of one core each: one core stays free where there are several."""
-    return max(1, min(len(available_cores()) - 1, chains))
+def memory_mb() -> int | None:
+    """Memory of this machine, MiB; None where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    except (ValueError, OSError):
+        return None
 
 
-def slots_of(wanted: int | None, chains: int) -> int:
-    """The number of slots.
+def slots_of(wanted: int | None, chains: int, *, script_mb: int | None = None) -> int:
+    """The number of slots: one core each, one core stays free where there are several.
+
+    Args:
+        wanted: as asked for; None: as many as are of use.
+        chains: scripts of a step.
+        script_mb: memory that a script really needs, MiB: no more slots by default
+            than this machine's memory holds. None: it needs little.
 
     Raises:
         UsageError: more than there are cores to pin them to.
     """
-    most = max(1, len(available_cores()) - 1)
+    cores = len(available_cores())
+    most = max(1, cores - 1)
     if wanted is None:
-        return default_slots(chains)
+        memory = memory_mb()
+        room = most if not script_mb or not memory else max(1, memory // script_mb)
+        return min(most, chains, room)
     if not 1 <= wanted <= most:
         raise UsageError(
-            f"--slots={wanted}: this machine has {most + 1 if most > 1 else most} "
-            f"core(s), one stays free for the harness: 1 to {most}"
+            f"--slots={wanted}: this machine has {cores} core(s) and one stays free: "
+            f"1 to {most}"
         )
     return wanted
 

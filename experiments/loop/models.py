@@ -8,6 +8,7 @@ from typing import Any
 
 from experiments.cli import UsageError
 from experiments.loop.presets import Machine
+from experiments.tasks.registry import Task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Model:
     Args:
         name: as for ``load_pretrained``.
         machine: types, batch sizes, checkpoints.
+        menus: answers are choices from menus and not scripts.
 
     Attributes:
         fingerprint: checksum of the weights.
@@ -67,12 +69,13 @@ class Model:
         CheckpointError, ConfigError: they cannot be read.
     """
 
-    def __init__(self, name: str, machine: Machine):
+    def __init__(self, name: str, machine: Machine, *, menus: bool = False):
         import jax
 
         from rpg_jax.llm import fingerprint, load_pretrained, load_tokenizer
 
-        self.name, self.machine = name, machine
+        self.name, self.machine, self.menus = name, machine, menus
+        self._menus: dict[str, Any] = {}
         self.on_cpu = jax.default_backend() == "cpu"
         self.tokenizer = load_tokenizer(name)
         self.config, self.params = load_pretrained(
@@ -80,13 +83,14 @@ class Model:
         )
         self.fingerprint = fingerprint(self.params)
 
-    def policy(self, folder: Path, seed: int, protocol: Any) -> Any:
+    def policy(self, folder: Path, seed: int, protocol: Any, task: Task) -> Any:
         """A policy at the start weights.
 
         Args:
             folder: of the run.
             seed: of the run.
             protocol: sampling and learning.
+            task: whose menu it chooses from, if it writes no scripts.
         """
         from experiments.loop.clock import WORK_CLOCK
         from experiments.loop.policy_llm import LLMOptions, LLMPolicy, ppo_hyper
@@ -101,6 +105,7 @@ class Model:
             compute_dtype="float32" if self.on_cpu else machine.compute_dtype,
             remat=machine.remat,
             keep=machine.keep,
+            donate=not self.on_cpu,
         )
         return LLMPolicy(
             folder,
@@ -111,8 +116,22 @@ class Model:
             hyper=ppo_hyper(protocol.learning, protocol.sampling, options),
             seed=seed,
             options=options,
+            menu=self._menu(task) if self.menus else None,
             clock=WORK_CLOCK.listen(),
         )
+
+    def describer(self, task: Task, max_tokens: int) -> Any:
+        """The loop's ``describe`` hook of a policy that chooses from menus."""
+        from experiments.loop.menu_prompt import describer
+
+        return describer(task, self._menu(task).menu, self.count, max_tokens)
+
+    def _menu(self, task: Task) -> Any:
+        from experiments.loop.menu_policy import token_menu
+
+        if task.short not in self._menus:
+            self._menus[task.short] = token_menu(task, self.config, self.tokenizer)
+        return self._menus[task.short]
 
     def count(self, text: str) -> int:
         """Tokens of a prompt, template included."""
@@ -135,7 +154,7 @@ def describe(name: str) -> ModelInfo:
         raise UsageError(f"--model={name}: {error}") from None
 
 
-def load(name: str, machine: Machine) -> Model:
+def load(name: str, machine: Machine, *, menus: bool = False) -> Model:
     """The model's weights and tokenizer.
 
     Raises:
@@ -144,6 +163,6 @@ def load(name: str, machine: Machine) -> Model:
     from rpg_jax.llm import CheckpointError, ConfigError
 
     try:
-        return Model(name, machine)
+        return Model(name, machine, menus=menus)
     except (CheckpointError, ConfigError) as error:
         raise UsageError(f"--model={name}: {error}") from None

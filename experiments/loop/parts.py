@@ -66,14 +66,18 @@ def real_parts(
         except TaskError as error:
             raise UsageError(str(error)) from None
     screen.facts(first_screen(settings, places, info, engine, replay))
-    model = load(settings.model, settings.machine)
+    menus = settings.style == "menu"
+    model = load(settings.model, settings.machine, menus=menus)
+    machine = settings.machine
     parts = Parts(
         policy=model.policy,
+        describer=model.describer if menus else None,
         count=model.count,
         pool=None if engine is None else lambda: open_pool(settings, engine),
         prepare=lambda task, source: prepare_data(settings, places, task, source),
         leaderboard=lambda task: leaderboard_of(settings, places, task),
         clock=WORK_CLOCK.listen(),
+        park=machine.park and not machine.lora_rank and info.backend != "cpu",
     )
     identity = {
         "weights": model.fingerprint,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from experiments.loop.errors import LoopError
@@ -45,6 +46,8 @@ class LLMOptions:
         compute_dtype: of matrix products.
         remat: recompute layers in the backward pass.
         keep: checkpoints kept.
+        donate: let an update reuse the memory of the state before it: on accelerators,
+            where two do not fit.
     """
 
     group: int = 0
@@ -53,6 +56,7 @@ class LLMOptions:
     compute_dtype: str = "float32"
     remat: bool = True
     keep: int = 2
+    donate: bool = False
 
 
 def ppo_hyper(
@@ -88,6 +92,7 @@ class LLMPolicy:
         hyper: from ``ppo_hyper``.
         seed: of the sampler; the same for every arm.
         options: what the machine holds.
+        menu: a ``TokenMenu``: answers are choices from it. None: they are scripts.
         mesh: devices of the update; None is the default device.
         clock: seconds, for the time that answers take.
     """
@@ -103,17 +108,25 @@ class LLMPolicy:
         hyper: PPOHyper,
         seed: int = 0,
         options: LLMOptions | None = None,
+        menu: Any = None,
         mesh: Any = None,
         clock: Callable[[], float] = time.monotonic,
     ):
+        if menu is not None and menu.longest > sampling.max_new_tokens:
+            raise LoopError(
+                f"the longest answer of this menu has {menu.longest} tokens, the limit "
+                f"is {sampling.max_new_tokens}: raise --max-new-tokens"
+            )
         self.config, self.tokenizer = config, tokenizer
         self.sampling = sampling
         self.options = options or LLMOptions()
+        self.menu = menu
         self.seed = seed
         self._clock = clock
         self._stop = stop_ids(config, tokenizer)
-        self._ppo = make_ppo(config, hyper, mesh=mesh)
-        self._state = self._ppo.init(jax.random.key(seed), params)
+        self._ppo = make_ppo(config, hyper, mesh=mesh, donate=self.options.donate)
+        start = _own_float32(params) if self.options.donate else params
+        self._state = self._ppo.init(jax.random.key(seed), start)
         self._start = fingerprint(params)
         self._store = Checkpoints(
             Path(folder) / "checkpoints", max_to_keep=self.options.keep
@@ -147,17 +160,19 @@ class LLMPolicy:
                 "compact prompt style"
             )
         tokens, mask = left_pad(ids, length=bucket(longest))
+        menu = self.menu
         done = sample(
             key,
             self._ppo.policy_params(self._state),
             self.config,
             tokens,
             mask,
-            max_new_tokens=settings.max_new_tokens,
+            max_new_tokens=menu.longest if menu else settings.max_new_tokens,
             temperature=settings.temperature,
             top_k=settings.top_k,
             top_p=settings.top_p,
             presence_penalty=settings.presence_penalty,
+            logit_mask=menu.grammar if menu else None,
             stop_ids=self._stop,
             rows=np.array(rows, np.int32),
         )
@@ -171,6 +186,9 @@ class LLMPolicy:
         texts = decode(
             self.tokenizer, payload["completion"], payload["completion_mask"]
         )
+        if menu:
+            payload["mask_index"] = menu.mask_index(done.logit_mask.index)
+            texts = [menu.answer(text) for text in texts]
         spent = self._clock() - begin
         # Answers are written side by side: each pays by its length.
         length = payload["completion_mask"].sum(axis=1)
@@ -189,6 +207,7 @@ class LLMPolicy:
         fields["completion_mask"] &= signals.mask[:, None]
         if not signals.mask.any():
             return {}
+        menu = self.menu
         batch = make_batch(
             fields["prompt"],
             fields["prompt_mask"],
@@ -197,6 +216,7 @@ class LLMPolicy:
             fields["log_prob"],
             signals.relative,
             weight=signals.weight,
+            logit_mask=menu.mask_table(fields["mask_index"]) if menu else None,
         )
         self._state, metrics = self._ppo.update(self._state, batch)
         return metrics.summary()
@@ -204,13 +224,14 @@ class LLMPolicy:
     def save(self, step: int, meta: Mapping[str, Any]) -> None:
         """Write a checkpoint in which ``step`` is the next step."""
         meta = {**meta, "next_step": step, "start_weights": self._start}
+        meta["menu"] = self.menu and self.menu.digest
         self._store.save(step, ppo_items(self._state), meta)
 
     def restore(self) -> int:
         """Take up the newest whole checkpoint; its step, 0 without one.
 
         Raises:
-            LoopError: it belongs to other start weights.
+            LoopError: it belongs to other start weights or to another menu.
         """
         snapshot = self._store.restore(ppo_items(self._state))
         if snapshot is None:
@@ -220,12 +241,41 @@ class LLMPolicy:
                 "the checkpoint was trained from other weights than --model names: "
                 "give the model that the run began with"
             )
+        if snapshot.meta.get("menu") != (self.menu and self.menu.digest):
+            raise LoopError(
+                "the checkpoint's answers were chosen from other menus than those of "
+                "experiments/corpus/menus: go back to the commit in config.json"
+            )
         self._state = with_ppo_items(self._state, snapshot.items)
         return int(snapshot.meta["next_step"])
+
+    def park(self) -> None:
+        """Keep the training state in the host's memory while another run works.
+
+        The states of two runs of a large model do not fit an accelerator together.
+        """
+        self._state = self._moved(jax.device_get)
+
+    def wake(self) -> None:
+        """Bring a parked state back; one that was not parked stays as it is."""
+        self._state = self._moved(jax.device_put)
+
+    def _moved(self, move: Callable[[Any], Any]) -> Any:
+        state = self._state
+        return state._replace(
+            params=move(state.params),
+            opt_state=move(state.opt_state),
+            frozen=move(state.frozen),
+        )
 
     def close(self) -> None:
         """Release the checkpoint manager."""
         self._store.close()
+
+
+def _own_float32(params: Any) -> Any:
+    """Copies of the leaves that the trainable state might share with the weights."""
+    return jax.tree.map(lambda x: jnp.copy(x) if x.dtype == jnp.float32 else x, params)
 
 
 def _joined(generations: Sequence[Generation]) -> dict[str, np.ndarray]:

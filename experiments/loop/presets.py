@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 STATED = ("run", "task")
+STYLES = ("full", "compact", "menu")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +22,8 @@ class Machine:
         microbatch: rows per forward pass of the update.
         group: answers sampled at one time on an accelerator; 0: all of a step.
         lora_rank: 0 trains all weights.
+        park: keep the training state of a run whose turn it is not in the host's
+            memory (accelerators only).
         compute_dtype: of matrix products on an accelerator (float32 on a CPU).
         remat: recompute layers in the backward pass.
         checkpoint_every: steps between checkpoints; answers of the steps between are
@@ -31,6 +34,7 @@ class Machine:
     microbatch: int = 8
     group: int = 0
     lora_rank: int = 0
+    park: bool = False
     compute_dtype: str = "float32"
     remat: bool = True
     checkpoint_every: int = 5
@@ -43,7 +47,8 @@ class Preset:
 
     Attributes:
         name: of the preset.
-        style: of the prompts.
+        style: of the prompts: ``full`` and ``compact`` ask for a script, ``menu`` for
+            choices from a menu.
         stated_limits: what prompts say about time and memory: the limits of this
             ``run``, or those in the ``task``'s record, which the embedded policy was
             taught with. A policy that has read one sentence only cannot use another.
@@ -72,16 +77,19 @@ class Preset:
     def __post_init__(self) -> None:
         if self.stated_limits not in STATED:
             raise ValueError(f"stated limits must be one of {STATED}")
+        if self.style not in STYLES:
+            raise ValueError(f"style must be one of {STYLES}")
 
 
-# Longest prompt and answer of the corpus: 1,572 tokens together; the context is 2,048.
+# Longest answer of the corpus: 650 tokens, and 1,572 with its prompt; the context is
+# 2,048.
 TINY = Preset(
     name="tiny",
     style="compact",
     stated_limits="task",
     chains=8,
     max_prompt_tokens=1536,
-    max_new_tokens=512,
+    max_new_tokens=640,
     learning_rate=1e-4,
     epochs=2,
     wall_limit_s=60.0,
@@ -100,15 +108,20 @@ SMALL = Preset(
     budget_s=1800.0,
 )
 
+# SmolLM2-135M writes no script that runs, but it can choose.
+SMOLLM2 = dataclasses.replace(SMALL, name="smollm2", style="menu")
+
 # Answers in groups: scripts of one run while the next group is sampled.
 LARGE = Preset(
     name="large",
-    machine=Machine(group=32, compute_dtype="bfloat16", checkpoint_every=10, keep=1),
+    machine=Machine(
+        group=64, park=True, compute_dtype="bfloat16", checkpoint_every=10, keep=1
+    ),
 )
 
-PRESETS = {preset.name: preset for preset in (TINY, SMALL, LARGE)}
+PRESETS = {preset.name: preset for preset in (TINY, SMOLLM2, SMALL, LARGE)}
 
-_NAMED = {"tiny": TINY, "smollm2": SMALL}
+_NAMED = {"tiny": TINY, "smollm2": SMOLLM2}
 _TINY_BELOW, _SMALL_BELOW = 50_000_000, 1_000_000_000
 
 

@@ -14,6 +14,7 @@ from experiments.loop import settings as rules
 from experiments.loop.machine import slots_of
 from experiments.loop.presets import preset_for
 from experiments.loop.settings import Settings
+from experiments.tasks.registry import get_task
 
 
 def resolve_settings(
@@ -71,7 +72,12 @@ def resolve_settings(
         stated_limits=preset.stated_limits,
         wall_limit_s=options["wall_limit"] or preset.wall_limit_s,
         machine=machine,
-        slots=slots_of(options["slots"], protocol.chains),
+        slots=slots_of(
+            options["slots"],
+            protocol.chains,
+            # Synthetic data are small; real data can fill what a script may take.
+            script_mb=max(get_task(t).memory_mb for t in tasks) if real else None,
+        ),
         isolation=rules.isolation_of(
             options["isolation"], real=real, model=options["model"]
         ),

@@ -61,7 +61,8 @@ def run(
         loops: runs of an experiment.
         budget: the same for each.
         on_step: called after each step with its loop and its metrics.
-        on_begin: called before each step with its loop.
+        on_begin: called with a loop before its policy is needed: before each step, and
+            before a last checkpoint.
 
     Raises:
         LoopError, Stopped: from a step; the policies' states of the other runs are kept
@@ -83,4 +84,6 @@ def run(
             on_step(loop, metrics)
     for loop in loops:
         if loop.next_step % loop.cell.checkpoint_every:
+            if on_begin is not None:
+                on_begin(loop)
             loop.checkpoint()

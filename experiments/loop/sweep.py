@@ -29,7 +29,11 @@ _KNOWN = (LoopError, TaskError, SandboxError, UsageError, FloatingPointError)
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """What became of a task: ``status`` (new, running, done, replayed, failed)."""
+    """What became of a task: its ``status``, and why.
+
+    Statuses: ``new``, ``running``, ``stopped``, ``failed``, ``done``, ``test lost``
+    (all but a score on the private test, which the machinery lost) and ``replayed``.
+    """
     try:
         state = json.loads((folder / STATE).read_text("utf-8"))
     except (OSError, ValueError):
@@ -72,8 +76,9 @@ def run_tasks(
         if len(settings.tasks) > 1:
             screen.say(f"--- {short} ({at} of {len(settings.tasks)}) ---")
         begin = time.monotonic()
+        _keep_state(place, {"status": "running"})
         try:
-            _run(settings, short, source, folder, parts, screen, resume, replay)
+            lost = _run(settings, short, source, folder, parts, screen, resume, replay)
         except (KeyboardInterrupt, Stopped):
             _keep_state(place, {"status": "stopped"})
             raise
@@ -85,6 +90,12 @@ def run_tasks(
             failed.append(short)
         else:
             status = "done" if replay is None else "replayed"
+            if lost:
+                status = "test lost"
+                screen.note(
+                    f"{short}: {lost} script(s) have no test score, by no fault of "
+                    "theirs; --resume tries again"
+                )
             seconds = time.monotonic() - begin
             _keep_state(place, {"status": status, "seconds": seconds})
         finally:
@@ -101,9 +112,7 @@ def _run(
     screen: Screen,
     resume: bool,
     replay: Path | None,
-) -> None:
-    place = folder / short
-    place.mkdir(exist_ok=True)
+) -> int:
     with contextlib.ExitStack() as stack:
         trackers: dict[Path, track.Tracker] = {}
 
@@ -129,7 +138,7 @@ def _run(
             resume=resume,
             replay=replay,
         )
-        task_run.run()
+        return task_run.run()
 
 
 def _keep_state(place: Path, state: dict[str, Any]) -> None:

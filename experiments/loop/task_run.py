@@ -31,20 +31,25 @@ class Parts(NamedTuple):
     """What an experiment is run with; tests give other parts.
 
     Attributes:
-        policy: (folder, seed, protocol) -> a policy at the start weights.
+        policy: (folder, seed, protocol, task) -> a policy at the start weights.
+        describer: (task, longest prompt) -> the loop's ``describe`` hook, for a policy
+            that is not asked for scripts; None for the task's prompts.
         count: tokens of a prompt; None takes four characters for a token.
         pool: opens a pool of slots; None where no script will run (replay).
         prepare: (task, source) -> its data.
         leaderboard: task -> scores of all teams, or None where no rule needs them.
         clock: seconds of work.
+        park: one policy's training state on the accelerator at a time.
     """
 
-    policy: Callable[[Path, int, Any], Policy]
+    policy: Callable[[Path, int, Any, Task], Policy]
+    describer: Callable[[Task, int], Any] | None
     count: Callable[[str], int] | None
     pool: Callable[[], contextlib.AbstractContextManager[ScriptPool]] | None
     prepare: Callable[[Task, str], TaskData]
     leaderboard: Callable[[Task], Any]
     clock: Callable[[], float]
+    park: bool = False
 
 
 class Watcher(Protocol):
@@ -123,6 +128,7 @@ class TaskRun:
         self.settings, self.task, self.folder = settings, task, folder
         self.parts, self.watcher = parts, watcher
         self.resume, self.replay = resume, replay
+        self._awake: Any = None
         self.data = parts.prepare(task, source)
         self.split = settings.protocol.reward_split
         self.grader = self._grader(self.split)
@@ -138,8 +144,11 @@ class TaskRun:
             return Grader(data.task, data.test_answers, data.test_sample)
         return Grader(data.task, data.answers, data.sample)
 
-    def run(self) -> None:
+    def run(self) -> int:
         """Run to the end of the budget, then score the private test.
+
+        Returns:
+            How many scripts' test scores the machinery lost.
 
         Raises:
             LoopError, TaskError: one line; what was recorded is safe.
@@ -155,9 +164,10 @@ class TaskRun:
             pool = stack.enter_context(self.parts.pool()) if self.parts.pool else None
             loops = [self._loop(stack, cell, pool) for cell in cells]
             self.watcher.begin(self.task, loops, budget)
-            run(loops, budget, self.watcher.step, self.watcher.begin_step)
+            run(loops, budget, self.watcher.step, self._begin_step)
             if self.replay is None and self.settings.final != "none":
-                self._final(loops, pool)
+                return self._final(loops, pool)
+        return 0
 
     def _loop(
         self, stack: contextlib.ExitStack, cell: Cell, pool: ScriptPool | None
@@ -165,8 +175,9 @@ class TaskRun:
         where = (self.task.short, cell.arm.name, cell.seed)
         folder = run_folder(self.folder, *where)
         rundir.open_run(folder, cell_config(cell), resume=self.resume)
-        policy = self.parts.policy(folder, cell.seed, cell.protocol)
+        policy = self.parts.policy(folder, cell.seed, cell.protocol, self.task)
         stack.callback(getattr(policy, "close", lambda: None))
+        longest = cell.protocol.sampling.max_prompt_tokens
         stated = None
         if self.settings.stated_limits == "task":
             stated = StatedLimits.of(self.task)
@@ -179,9 +190,11 @@ class TaskRun:
             split=self.split,
             style=self.settings.style,
             count_tokens=self.parts.count,
-            max_prompt_tokens=cell.protocol.sampling.max_prompt_tokens,
+            max_prompt_tokens=longest,
             stated=stated,
         )
+        if self.parts.describer is not None:
+            hooks = hooks._replace(describe=self.parts.describer(self.task, longest))
         loop = Loop(
             folder,
             cell,
@@ -191,6 +204,8 @@ class TaskRun:
             clock=self.parts.clock,
         )
         stack.enter_context(loop)
+        if self.parts.park:
+            policy.park()
         if loop.repaired:
             self.watcher.note(
                 f"{cell.name}: a killed process had left half a line "
@@ -198,10 +213,22 @@ class TaskRun:
             )
         return loop
 
-    def _final(self, loops: list[Loop], pool: ScriptPool) -> None:
+    def _begin_step(self, loop: Loop) -> None:
+        """Bring the policy's state back if another's had its place.
+
+        Between steps, so that moving it is on no run's clock.
+        """
+        if self.parts.park and self._awake is not loop.hooks.policy:
+            if self._awake is not None:
+                self._awake.park()
+            self._awake = loop.hooks.policy
+            self._awake.wake()
+        self.watcher.begin_step(loop)
+
+    def _final(self, loops: list[Loop], pool: ScriptPool) -> int:
         grader = self._grader("test")
         room = script_limits(self.data, grader).submission_mb
         limits = dataclasses.replace(self.limits, submission_mb=room)
-        FinalScoring(self.data, grader, limits, pool, self.settings.final).score(
-            [(loop.folder, loop.next_step) for loop in loops], self.watcher.final
-        )
+        scoring = FinalScoring(self.data, grader, limits, pool, self.settings.final)
+        runs = [(loop.folder, loop.next_step) for loop in loops]
+        return scoring.score(runs, self.watcher.final)

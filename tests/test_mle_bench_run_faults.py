@@ -1,0 +1,232 @@
+"""What can go wrong while an experiment runs: signals, disks, pools, tasks."""
+
+import csv
+import errno
+import json
+import os
+import signal
+import threading
+
+import loop_help as helper
+import mle_run_help as run_help
+import pytest
+from mle_run_help import Experiment, lines
+from synthetic_helpers import shared_cache
+
+from experiments.cli import UsageError
+from experiments.loop import ledger
+from experiments.loop.recorded import MEASURED
+from experiments.tasks import TaskError
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return shared_cache(tmp_path_factory)
+
+
+def statuses(experiment):
+    with (experiment.out / "result.csv").open(encoding="utf-8") as file:
+        return {(r["task"], r["arm"]): r["status"] for r in csv.DictReader(file)}
+
+
+def bare(folder):
+    """Records without what is measured."""
+    attempts = sorted(
+        lines(folder / "attempts.jsonl"), key=lambda r: (r["step"], r["chain"])
+    )
+    drop = ("started_at", "grading_s")
+    return (
+        [{k: v for k, v in r.items() if k not in drop} for r in attempts],
+        [
+            {k: v for k, v in m.items() if k not in MEASURED}
+            for m in lines(folder / "metrics.jsonl")
+        ],
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, cache):
+    experiment = Experiment(tmp_path_factory.mktemp("mle") / "run", cache)
+    assert experiment.launch()[0] == 0
+    return experiment
+
+
+def stop_at(count, sent):
+    """Stops the process at its n-th script."""
+    jobs = iter(range(1, 10**6))
+
+    def before(job):
+        if next(jobs) == count:
+            if sent is None:
+                raise KeyboardInterrupt
+            os.kill(os.getpid(), sent)
+            threading.Event().wait(5)  # until the handler has run
+
+    return before
+
+
+@pytest.mark.parametrize(
+    ("count", "sent", "code"),
+    [(3, None, 130), (11, signal.SIGTERM, 143), (22, None, 130)],
+)
+def test_stop_and_resume_is_exact(tmp_path, cache, whole, count, sent, code):
+    experiment = Experiment(tmp_path / "run", cache)
+    experiment.before = stop_at(count, sent)
+    got, text = experiment.launch()
+    assert got == code
+    assert text.splitlines()[-1] == (
+        f"go on with: python -m experiments.mle_bench --resume --out={experiment.out}"
+    )
+    assert set(statuses(experiment).values()) == {"stopped"}
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    experiment.before = None
+    got, text = experiment.launch(resume=True)
+    assert got == 0
+    assert set(statuses(experiment).values()) == {"done"}
+    for arm in ("rpg", "vanilla"):
+        assert bare(experiment.run(arm)) == bare(whole.run(arm))
+        assert lines(experiment.run(arm) / "final.jsonl") == lines(
+            whole.run(arm) / "final.jsonl"
+        )
+
+
+def test_resume_of_a_finished_run_does_nothing(tmp_path, cache):
+    experiment = Experiment(tmp_path / "run", cache, arms=["rpg"], steps=1)
+    assert experiment.launch()[0] == 0
+    before = (experiment.run() / "attempts.jsonl").read_bytes()
+    code, text = experiment.launch(resume=True)
+    assert code == 0
+    assert "done already" in text
+    assert len(experiment.pools) == 1
+    assert (experiment.run() / "attempts.jsonl").read_bytes() == before
+
+
+def test_another_configuration_cannot_resume(tmp_path, cache):
+    experiment = Experiment(tmp_path / "run", cache, arms=["rpg"], steps=1)
+    assert experiment.launch()[0] == 0
+    experiment.settings = run_help.settings(arms=["rpg"], steps=1, chains=5)
+    with pytest.raises(UsageError, match=r"another configuration .*protocol"):
+        experiment.launch(resume=True)
+    with pytest.raises(UsageError, match="holds a run already: add --resume"):
+        experiment.launch()
+
+
+def test_a_failing_task_costs_its_task_alone(tmp_path, cache, capsys):
+    tasks = ["leaf-classif", run_help.TASK]
+    experiment = Experiment(
+        tmp_path / "run", cache, task=tasks, arms=["vanilla"], steps=1
+    )
+    good = experiment.prepare
+
+    def prepare(task, source):
+        if task.short == "leaf-classif":
+            raise TaskError("leaf-classif: its data are\nhalf there")
+        return good(task, source)
+
+    experiment.prepare = prepare
+    code, text = experiment.launch()
+    assert code == 1
+    error = capsys.readouterr().err
+    assert error == "error: leaf-classif: leaf-classif: its data are half there\n"
+    assert text.splitlines()[-1].startswith("failed  leaf-classif (1 of 2 tasks done)")
+    assert statuses(experiment) == {
+        ("leaf-classif", "vanilla"): "failed",
+        (run_help.TASK, "vanilla"): "done",
+    }
+    # The next try skips what is done; the task can be run now but writes nothing.
+    experiment.prepare = good
+    code, text = experiment.launch(resume=True)
+    assert code == 0
+    assert f"{run_help.TASK}: done already" in text
+    assert set(statuses(experiment).values()) == {"done"}
+
+
+def test_a_full_disk_is_one_line_and_nothing_is_lost(
+    tmp_path, cache, whole, monkeypatch, capsys
+):
+    experiment = Experiment(tmp_path / "run", cache)
+    writes = iter(range(1, 10**6))
+    real = ledger.Ledger._write
+
+    def full(self, line):
+        if next(writes) > 17:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(self, line)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger.Ledger, "_write", full)
+        code, text = experiment.launch()
+    assert code == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "No space left" in line
+    assert "--resume" in line
+    assert "Traceback" not in text
+    assert experiment.launch(resume=True)[0] == 0
+    assert bare(experiment.run()) == bare(whole.run())
+
+
+def test_a_closed_pool_is_one_line(tmp_path, cache, capsys):
+    def closed(job):
+        raise RuntimeError("the pool is closed")
+
+    experiment = Experiment(tmp_path / "run", cache, arms=["rpg"], steps=2)
+    experiment.before = closed
+    code, _ = experiment.launch()
+    assert code == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "the pool is closed" in line
+    assert "Nothing was learned" in line
+
+
+def test_what_nobody_foresaw_keeps_its_traceback_in_a_file(tmp_path, cache, capsys):
+    class Broken(helper.ScriptedPolicy):
+        def learn(self, step, generations, signals):
+            raise ZeroDivisionError("one over zero")
+
+    experiment = Experiment(tmp_path / "run", cache, arms=["rpg"], steps=2)
+    experiment.policy = lambda folder, seed: Broken(folder, seed=seed)
+    assert experiment.launch()[0] == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "ZeroDivisionError: one over zero" in line
+    trace = experiment.out / run_help.TASK / "error.txt"
+    assert str(trace) in line
+    assert "in learn" in trace.read_text("utf-8")
+
+
+def test_a_lost_test_run_is_reported_not_scored(tmp_path, cache):
+    experiment = Experiment(tmp_path / "run", cache, arms=["rpg"])
+    experiment.lost = True
+    code, text = experiment.launch()
+    assert code == 0
+    assert "private test: infrastructure (sandbox: a cable was cut)" in text
+    (record,) = lines(experiment.run() / "final.jsonl")
+    assert record["status"] == "infrastructure"
+    assert record["score"] is None
+    with (experiment.out / "result.csv").open(encoding="utf-8") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["test_status"], row["test_score"]) == ("infrastructure", "")
+    # The machine is well again: the same script is tried once more.
+    state = experiment.out / run_help.TASK / "task.json"
+    assert json.loads(state.read_text("utf-8"))["status"] == "test lost"
+    experiment.lost = False
+    code, _ = experiment.launch(resume=True)
+    assert code == 0
+    first, second = lines(experiment.run() / "final.jsonl")
+    assert second["of"] == first["of"]
+    assert second["status"] == "valid"
+
+
+def test_a_policy_is_closed_whatever_happens(tmp_path, cache):
+    closed = []
+
+    class Closing(helper.ScriptedPolicy):
+        def learn(self, *_):
+            raise ZeroDivisionError
+
+        def close(self):
+            closed.append(self.seed)
+
+    experiment = Experiment(tmp_path / "run", cache, arms=["rpg"], seeds=["2"])
+    experiment.policy = lambda folder, seed: Closing(folder, seed=seed)
+    assert experiment.launch()[0] == 1
+    assert sorted(closed) == [0, 1]
