@@ -24,6 +24,107 @@ class Grammar(NamedTuple):
     start: jax.Array | int = 0
 
 
+class Automaton:
+    """Builds a ``Grammar`` from its end to its beginning; equal states are one.
+
+        tree = Automaton()
+        colour = tree.spell([(red, tree.end), (blue, tree.end)])
+        start = tree.spell([(a_pen_in, colour), (nothing, tree.end)])
+        grammar = tree.grammar(start, vocab_size, stop_id)
+
+    Attributes:
+        end: the state in which only the stop token may follow.
+    """
+
+    _STOP = -1
+
+    def __init__(self) -> None:
+        self.end = 0
+        self._edges: list[dict[int, int]] = [{self._STOP: 0}]
+        self._known: dict[tuple[tuple[int, int], ...], int] = {}
+
+    def spell(self, ways: Sequence[tuple[Sequence[int], int]]) -> int:
+        """The state from which any of ``ways`` may be gone.
+
+        Args:
+            ways: (ids, state that follows them). They may begin with the same ids;
+                without ids, the state itself is one of the ways.
+
+        Raises:
+            ValueError: there is no way.
+        """
+        if not ways:
+            raise ValueError("a menu needs at least one choice")
+        followed = {state for ids, state in ways if not len(ids)}
+        if len(followed) == 1 and not any(len(ids) for ids, _ in ways):
+            return followed.pop()
+        parts: dict[int, list[tuple[Sequence[int], int]]] = {}
+        for ids, state in ways:
+            if len(ids):
+                parts.setdefault(int(ids[0]), []).append((ids[1:], state))
+        for state in followed:
+            for token, target in self._edges[state].items():
+                parts.setdefault(token, []).append(((), target))
+        edges = {token: self.spell(part) for token, part in parts.items()}
+        key = tuple(sorted(edges.items()))
+        if key not in self._known:
+            self._known[key] = len(self._edges)
+            self._edges.append(edges)
+        return self._known[key]
+
+    def longest(self, start: int) -> int:
+        """Tokens of the longest way from ``start``, the stop token included."""
+        known = {self.end: 1}
+
+        def length(state: int) -> int:
+            if state not in known:
+                known[state] = 1 + max(
+                    0 if token == self._STOP else length(target)
+                    for token, target in self._edges[state].items()
+                )
+            return known[state]
+
+        return length(start)
+
+    def accepts(self, start: int, ids: Sequence[int]) -> bool:
+        """Whether the stop token may follow these ids."""
+        state = start
+        for token in ids:
+            if token not in self._edges[state]:
+                return False
+            state = self._edges[state][token]
+        return self._STOP in self._edges[state]
+
+    def states(self, start: int) -> list[int]:
+        """The states that can be reached from ``start``, which comes first."""
+        order = [start]
+        known = {start}
+        for state in order:
+            fresh = [t for t in self._edges[state].values() if t not in known]
+            order += dict.fromkeys(fresh)
+            known.update(fresh)
+        return order
+
+    def grammar(self, start: int, vocab_size: int, stop_id: int) -> Grammar:
+        """The automaton from ``start``, which is its state 0.
+
+        Raises:
+            ValueError: an id outside the vocabulary.
+        """
+        order = self.states(start)
+        number = {state: i for i, state in enumerate(order)}
+        allowed = np.zeros((len(order), vocab_size), bool)
+        following = np.zeros((len(order), vocab_size), np.int32)
+        for state in order:
+            for token, target in self._edges[state].items():
+                token = stop_id if token == self._STOP else token
+                if not 0 <= token < vocab_size:
+                    raise ValueError(f"menu ids must lie in [0, {vocab_size})")
+                allowed[number[state], token] = True
+                following[number[state], token] = number[target]
+        return Grammar(jnp.asarray(allowed), jnp.asarray(following))
+
+
 def choice_grammar(
     choices: Sequence[Sequence[int]], vocab_size: int, stop_id: int
 ) -> Grammar:
@@ -34,25 +135,9 @@ def choice_grammar(
     """
     if not choices or not all(len(c) for c in choices):
         raise ValueError("a menu needs at least one choice, and no empty one")
-    flat = [t for c in choices for t in c] + [stop_id]
-    if min(flat) < 0 or max(flat) >= vocab_size:
-        raise ValueError(f"menu ids must lie in [0, {vocab_size})")
-    nodes: list[dict[int, int]] = [{}]
-    for choice in choices:
-        at = 0
-        for token in choice:
-            if token not in nodes[at]:
-                nodes[at][token] = len(nodes)
-                nodes.append({})
-            at = nodes[at][token]
-        nodes[at].setdefault(stop_id, at)
-    allowed = np.zeros((len(nodes), vocab_size), bool)
-    following = np.zeros((len(nodes), vocab_size), np.int32)
-    for i, edges in enumerate(nodes):
-        for token, target in edges.items():
-            allowed[i, token] = True
-            following[i, token] = target
-    return Grammar(jnp.asarray(allowed), jnp.asarray(following))
+    tree = Automaton()
+    start = tree.spell([(list(choice), tree.end) for choice in choices])
+    return tree.grammar(start, vocab_size, stop_id)
 
 
 def mask_table(
