@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+from concurrent.futures import Future
 
 import loop_help as helper
 import mle_run_help as run_help
@@ -15,8 +16,10 @@ from synthetic_helpers import shared_cache
 
 from experiments.cli import UsageError
 from experiments.loop import ledger
+from experiments.loop.final import FinalScoring
 from experiments.loop.recorded import MEASURED
-from experiments.tasks import TaskError
+from experiments.tasks import Grader, TaskError
+from sandbox_exec import Limits
 
 
 @pytest.fixture(scope="module")
@@ -214,6 +217,27 @@ def test_a_lost_test_run_is_reported_not_scored(tmp_path, cache):
     first, second = lines(experiment.run() / "final.jsonl")
     assert second["of"] == first["of"]
     assert second["status"] == "valid"
+
+
+def test_a_test_run_that_never_ends_is_lost(tmp_path, cache):
+    """Nobody waits for a pool that says nothing."""
+
+    class Silent(run_help.FakePool):
+        def submit(self, job):
+            return Future()
+
+    experiment = Experiment(tmp_path / "run", cache, arms=["rpg"])
+    assert experiment.launch()[0] == 0
+    folder = experiment.run()
+    (folder / "final.jsonl").unlink()
+    grader = Grader(run_help.TASK, experiment.data.test_answers)
+    scoring = FinalScoring(
+        experiment.data, grader, Limits(), Silent(None), "best", patience_s=0.01
+    )
+    assert scoring.score([(folder, 3)]) == 1
+    (record,) = lines(folder / "final.jsonl")
+    assert record["status"] == "infrastructure"
+    assert "no script finished for 0.01 s" in record["reason"]
 
 
 def test_a_policy_is_closed_whatever_happens(tmp_path, cache):

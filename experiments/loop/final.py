@@ -7,7 +7,7 @@ such and tried again by the next ``--resume``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +69,8 @@ class FinalScoring:
         limits: of one script, as in the run.
         pool: runs scripts.
         mode: see ``best_attempts``.
+        patience_s: when no script has finished for this long, what still runs counts
+            as lost; None allows four times the limit and two minutes.
     """
 
     def __init__(
@@ -78,9 +80,11 @@ class FinalScoring:
         limits: Limits,
         pool: ScriptPool,
         mode: str,
+        patience_s: float | None = None,
     ):
         self._data, self._grader, self._limits = data, grader, limits
         self._pool, self._mode = pool, mode
+        self._patience_s = patience_s or 4 * limits.wall_s + 120.0
 
     def score(
         self,
@@ -116,13 +120,15 @@ class FinalScoring:
                         run_id=f"{folder.name}-{identity['run_id']}",
                     )
                     waiting[self._submit(job)] = (folder, identity)
-            for future in as_completed(waiting):
-                folder, identity = waiting[future]
-                record = identity | self._outcome(future)
-                ledgers[folder].append(record)
-                lost += record["status"] == attempt.INFRASTRUCTURE
-                if on_record is not None:
-                    on_record(folder, record)
+            while waiting:
+                over, _ = wait(waiting, self._patience_s, FIRST_COMPLETED)
+                for future in over or list(waiting):
+                    folder, identity = waiting.pop(future)
+                    record = identity | self._outcome(future)
+                    ledgers[folder].append(record)
+                    lost += record["status"] == attempt.INFRASTRUCTURE
+                    if on_record is not None:
+                        on_record(folder, record)
         except KeyboardInterrupt:
             raise Stopped(
                 "stopped while the private test was scored; --resume goes on"
@@ -171,6 +177,9 @@ class FinalScoring:
 
     def _outcome(self, future: Future) -> Record:
         try:
+            if not future.done():
+                future.cancel()
+                raise TimeoutError(f"no script finished for {self._patience_s:g} s")
             fields, score = attempt.outcome(
                 future.result(),
                 lambda run: self._grader.grade_bytes(run.submission_bytes),

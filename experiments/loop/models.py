@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
 from experiments.cli import UsageError
 from experiments.loop.presets import Machine
 from experiments.tasks.registry import Task
+
+_SHARED = 1_000_000_000  # parameters; a larger model wants the whole accelerator
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +54,11 @@ def describe_model(name: str) -> ModelInfo:
         config, _ = read_gguf(path)
     else:
         config = read_config(path)
-    return ModelInfo(name, count_parameters(config), jax.default_backend())
+    parameters = count_parameters(config)
+    if parameters > _SHARED:
+        # By default JAX leaves a quarter of a GPU to others. Read when it starts.
+        os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.92")
+    return ModelInfo(name, parameters, jax.default_backend())
 
 
 class Model:
