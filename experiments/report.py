@@ -19,6 +19,8 @@ CURVE = flags.DEFINE_enum(
     "curve", "best", ["best", "last", "mean"], "Score in the budget curves."
 )
 flags.declare_key_flag("out")
+# The shared flag, as it is meant here.
+flags.FLAGS["out"].help = "Its folder, or its page's name (.html); RUN/report."
 
 
 def main(folders: Sequence[str]) -> int:

@@ -100,6 +100,25 @@ def test_arms(report, frames):
             close(row["rate_high"], max(rates))
 
 
+def test_contests(report, frames):
+    found = rows(report, "contests")
+    for task in TASKS:
+        rates = {}
+        for arm in ("rpg", "vanilla"):
+            known = [frames[task, arm, s].dropna(subset="delta_s") for s in SEEDS]
+            whole = pd.concat(known)
+            rates[arm] = whole.value.sum() / whole.delta_s.sum()
+        row = found[task]
+        assert (row["first"], row["second"]) == ("rpg", "vanilla")
+        close(row["first_rate"], rates["rpg"])
+        close(row["second_rate"], rates["vanilla"])
+        close(row["difference"], rates["rpg"] - rates["vanilla"])
+        close(row["gain_pct"], 100 * (rates["rpg"] / rates["vanilla"] - 1))
+        low, high = float(row["difference_low"]), float(row["difference_high"])
+        assert low <= rates["rpg"] - rates["vanilla"] <= high
+        assert (row["settled"] == "True") == (low > 0 or high < 0)
+
+
 def best_by_time(frame, metrics, task, clock, time, baseline):
     """Mean over chains of the best score after so many seconds, by the definition."""
     better = max if get_task(task).higher_is_better else min
@@ -342,4 +361,8 @@ def test_few_seeds_fall_back_on_chains(report, tmp_path):
     checks = learning.checks(experiment, experiment.tasks[0])
     assert {c.kind for c in checks} == {"chains"}
     assert all(c.beyond_search is None for c in checks)
-    assert "wider" in numbers.interval_note("chains", 8)
+    assert "wider" in numbers.interval_note([("chains", 8)])
+    assert "wider" not in numbers.interval_note([("seeds", 9)])
+    mixed = numbers.interval_note([("chains", 8), ("seeds", 3)])
+    assert "3 seeds" in mixed
+    assert "in tasks where" in mixed

@@ -8,6 +8,7 @@ from typing import Any
 
 from experiments.reporting import budget as budgets
 from experiments.reporting import (
+    contests,
     curves,
     figures,
     headline,
@@ -125,14 +126,15 @@ class _Maker:
         self.progress("tables")
         groups = self._sheets()
         self.progress("figures")
-        found = headline.contests(self.experiment)
+        found = contests.contests(self.experiment)
+        duel = [contests.contest_sheet(found)] if found else []
         with style.styled():
             drawn = self._figures()
         self.progress("scripts and page")
         sections = [
             html.Section(
                 "rates", "Reward per second", figures=tuple(drawn["rates"]),
-                sheets=(groups["arms"],),
+                sheets=(*duel, groups["arms"]),
             ),
             html.Section(
                 "budget", "Score against time", figures=tuple(drawn["budget"]),
@@ -151,15 +153,14 @@ class _Maker:
         lines = {
             "headline": headline.headline(self.experiment, found),
             "contests": [one.sentence() for one in found],
+            "few": len(found) <= contests.SENTENCES,
             "interval_note": numbers.interval_note(
-                self.checks[0].kind, max(check.count for check in self.checks)
+                [(check.kind, check.count) for check in self.checks]
             ),
         }
         self._write(self.page, html.render(self.experiment, sections, lines))
-        every = [
-            *groups["scores"], groups["arms"], groups["learning"], *groups["test"],
-            groups["failures"],
-        ]  # fmt: skip
+        every = [*duel, groups["arms"], *groups["scores"], groups["learning"]]
+        every += [*groups["test"], groups["failures"]]
         self._write_tables(every, lines)
         return Report(
             self.page, self.experiment, lines["headline"], lines["contests"], every,

@@ -73,8 +73,9 @@ def budget_panel(budget: Budget) -> Panel:
         axis.set_title(f"{budget.task.short}: {CLOCK_TEXT[budget.clock]} clock")
         if budget.until < 0.98 * budget.end:
             axis.axvline(budget.until, color=INK, linewidth=0.8, linestyle="--")
-            # In the corner that curves have left: they start there and go away.
-            top = not budget.task.higher_is_better
+            # In the corner that curves stay out of: ahead of them, or behind.
+            early = budget.until < 0.4 * budget.end
+            top = budget.task.higher_is_better == early
             axis.annotate(
                 "all chains\ngot here",
                 xy=(budget.until, 0.9 if top else 0.1),
@@ -164,6 +165,7 @@ def step_panel(
             ends.append((arm, line.time[-1], line.mean[-1], look(arm).colour))
         axis.set_title(f"{task.short}: {title}")
         axis.set_ylabel(label)
+        axis.xaxis.get_major_locator().set_params(integer=True)
         axis.set_xlabel("step" if window == 1 else f"step (mean of the last {window})")
         if column != "relative":
             axis.set_ylim(bottom=0)

@@ -1,6 +1,5 @@
 """The first lines of a report: which arm earned more per second, and what was run."""
 
-import dataclasses
 import json
 import math
 import statistics
@@ -9,107 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from experiments.reporting import numbers
+from experiments.reporting.contests import Contest
 from experiments.reporting.load import Experiment
-from experiments.reporting.numbers import Interval
-from experiments.reporting.sheet import gain, number, percent, span
-from experiments.tasks.registry import Task
-
-
-@dataclasses.dataclass(frozen=True)
-class Contest:
-    """Two arms of one task, by reward per second on the protocol's clock.
-
-    Attributes:
-        task: the task.
-        first: name of the arm in question.
-        second: what it is compared with.
-        rates: of both, with intervals.
-        difference: first - second, with its interval.
-        kind: what is resampled.
-    """
-
-    task: Task
-    first: str
-    second: str
-    rates: tuple[Interval, Interval]
-    difference: Interval
-    kind: str
-
-    @property
-    def settled(self) -> bool:
-        """Whether the interval of the difference leaves out 0."""
-        return self.difference.low > 0 or self.difference.high < 0
-
-    @property
-    def gain(self) -> float:
-        """Of the first rate over the second, per cent; NaN where that is no number."""
-        a, b = self.rates
-        return 100 * (a.value / b.value - 1) if b.value > 0 else math.nan
-
-    def sentence(self) -> str:
-        """In plain words, with numbers."""
-        a, b = self.rates
-        if a.value == b.value == 0:
-            return (
-                f"{self.task.short}: neither {self.first} nor {self.second} earned "
-                "anything: no script beat the sample submission."
-            )
-        if a.value == b.value:
-            head = f"{self.first} and {self.second} earned the same per second"
-        else:
-            ahead, behind = self.first, self.second
-            if a.value < b.value:
-                ahead, behind = behind, ahead
-            head = f"{ahead} earned more per second than {behind}"
-        more = ""
-        if math.isfinite(self.gain):
-            more = f" ({gain(self.gain)}% for {self.first})"
-        text = (
-            f"{self.task.short}: {head}: {number(a.value)} {span(a.low, a.high)} "
-            f"({self.first}) against {number(b.value)} {span(b.low, b.high)} "
-            f"({self.second}) reward per second{more}. "
-        )
-        if self.difference.low != self.difference.low:
-            return text + "One unit alone gives no interval: nothing is settled."
-        overlap = a.low <= b.high and b.low <= a.high
-        text += "The intervals overlap" if overlap else "The intervals do not overlap"
-        text += f"; that of the difference, {span(*self.difference[1:])}, "
-        return text + (
-            "leaves out 0."
-            if self.settled
-            else "includes 0: this run does not settle which arm is better."
-        )
-
-
-def rivals(experiment: Experiment, task: Task) -> tuple[str, str] | None:
-    """rpg against vanilla where both are there, else the task's two best rates."""
-    arms = experiment.arms(task)
-    if len(arms) < 2:
-        return None
-    if "rpg" in arms and "vanilla" in arms:
-        return "rpg", "vanilla"
-    rate = {
-        arm: numbers.rate_interval(numbers.units(experiment.of(task, arm), "seeds"))
-        for arm in arms
-    }
-    ranked = sorted(arms, key=lambda arm: -(rate[arm].value if rate[arm].value ==
-                                            rate[arm].value else -1e300))  # fmt: skip
-    return ranked[0], ranked[1]
-
-
-def contests(experiment: Experiment) -> list[Contest]:
-    """One a task that has two arms."""
-    out = []
-    for task in experiment.tasks:
-        pair = rivals(experiment, task)
-        if pair is None:
-            continue
-        kind = numbers.unit_kind(experiment, task)
-        a, b = (numbers.units(experiment.of(task, arm), kind) for arm in pair)
-        rates = numbers.rate_interval(a), numbers.rate_interval(b)
-        difference = numbers.rate_difference(a, b)
-        out.append(Contest(task, *pair, rates, difference, kind))
-    return out
+from experiments.reporting.sheet import gain, number, percent
 
 
 def headline(experiment: Experiment, found: Sequence[Contest]) -> str:

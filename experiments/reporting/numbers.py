@@ -192,21 +192,30 @@ def difference_interval(a: np.ndarray, b: np.ndarray) -> Interval:
     return bootstrap([a, b], lambda x, y, axis=-1: x.mean(axis) - y.mean(axis))
 
 
-def interval_note(kind: str, count: int) -> str:
-    """What the intervals can and cannot say."""
-    if kind == "chains":
-        return (
-            "Intervals are bootstraps over chains, as an arm has fewer than three "
+def interval_note(units: Sequence[tuple[str, int]]) -> str:
+    """What the intervals can and cannot say.
+
+    Args:
+        units: what was resampled and how many of them, for each interval.
+    """
+    out, seeds = [], [count for kind, count in units if kind == "seeds"]
+    if seeds:
+        low, high = min(seeds), max(seeds)
+        text = f"{low}" if low == high else f"{low} to {high}"
+        out.append(f"Intervals are percentile bootstraps over {text} seeds.")
+        if low < 8:
+            out.append(
+                "So few make them too narrow: of three seeds such an interval is "
+                "their range, which holds the truth about three times in four."
+            )
+    if len(seeds) < len(units):
+        where = " in tasks where" if seeds else ", as"
+        out.append(
+            f"Intervals are bootstraps over chains{where} an arm has fewer than three "
             "seeds. Chains of a run share a policy and a buffer, so the true intervals "
             "are wider."
         )
-    text = f"Intervals are percentile bootstraps over {count} seeds."
-    if count < 8:
-        text += (
-            " So few make them too narrow: of three seeds such an interval is their "
-            "range, which holds the truth about three times in four."
-        )
-    return text
+    return " ".join(out)
 
 
 def rule_of(cell: Cell) -> RewardRule:

@@ -301,7 +301,7 @@ def learning_sheet(checks: Sequence[learning.Check]) -> Sheet:
             if compared
             else "Without the arm search-only, a change may "
             "come from ranking earlier scripts alone.",
-            numbers.interval_note(checks[0].kind, max(c.count for c in checks)),
+            numbers.interval_note([(c.kind, c.count) for c in checks]),
         ),
     )
 

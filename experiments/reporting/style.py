@@ -132,12 +132,20 @@ def name_lines(axis: "Axes", names: Sequence[tuple[str, float, float, str]]) -> 
         axis.annotate(
             text,
             xy=(x, y),
-            xytext=(1.03, place),
+            xytext=(1.05, place),
             textcoords=axis.get_yaxis_transform(),
             color=colour,
             va="center",
             fontweight="bold",
             annotation_clip=False,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "linewidth": 0.7,
+                "relpos": (0, 0.5),
+                "shrinkA": 1,
+                "shrinkB": 0,
+            },
         )
 
 
