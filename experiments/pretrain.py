@@ -23,7 +23,7 @@ TOKENS = flags.DEFINE_integer(
     "tokens", 5632, "Tokens of a batch, about.", lower_bound=1584
 )
 SHARPEN = flags.DEFINE_float(
-    "sharpen", 1.2, "Factor on the exported model's logits.", lower_bound=0.1
+    "sharpen", 1.6, "Factor on the exported model's logits.", lower_bound=0.1
 )
 SMOKE = flags.DEFINE_boolean("smoke", False, "A very small model and few updates.")
 CACHE_DIR = flags.DEFINE_string(

@@ -64,11 +64,14 @@ def _survey(folder: Path, config: dict[str, Any]) -> None:
     from experiments.corpus.writing import Writer
     from experiments.tasks import prepare_task
     from sandbox_exec import Level, LocalPool
+    from sandbox_exec.slots import available_cores
 
     console = Console()
     known = survey_report.read(folder)
     writer = Writer.load(MODEL.value)
-    with LocalPool(slots=1, require=Level.POSIX) as pool:
+    # The policy waits while scripts run, so that every core can have its slot.
+    cores = available_cores()
+    with LocalPool(slots=len(cores), cores=cores, require=Level.POSIX) as pool:
         for task in config["tasks"]:
             if task in known.tasks:
                 continue

@@ -160,11 +160,15 @@ def test_real_data_need_a_real_boundary():
             isolation_of(name, real=True, model="tiny")
 
 
-def test_slots_leave_a_core_free(monkeypatch):
+def test_slots_leave_a_core_free_for_a_policy_that_writes_meanwhile(monkeypatch):
     monkeypatch.setattr(machine, "available_cores", lambda: (0, 1, 2, 3))
     assert machine.slots_of(None, 128) == 3
     assert machine.slots_of(None, 2) == 2
-    assert machine.slot_cores(2) == (1, 2)
+    assert machine.slot_cores(2) == (2, 3)
+    assert machine.slots_of(None, 128, overlap=False) == 4
+    assert machine.slot_cores(4) == (0, 1, 2, 3)
+    with pytest.raises(UsageError, match=r"4 core\(s\): 1 to 4"):
+        machine.slots_of(5, 128, overlap=False)
     monkeypatch.setattr(machine, "memory_mb", lambda: 40_000)
     assert machine.slots_of(None, 128, script_mb=16_384) == 2
     assert machine.slots_of(None, 128, script_mb=64_000) == 1

@@ -3,7 +3,11 @@
 A recipe is an ordered list of slots (load, rows, features, model, ...), a slot is a
 list of options, an option is a few lines of code with ``$parameters`` and the values
 these may take. One draw picks an option per slot and a value per parameter; the script
-is the code of the slots, one after the other, under the imports it needs.
+is the code of the slots, one after the other.
+
+Libraries that every script needs are imported at its top, the others right where they
+are used, as in a notebook: what a small model writes at one place then depends on that
+place, and an edit of one step touches that step alone.
 
 Nothing in a menu says which choice scores well: options are drawn with weights that are
 set for variety and for a spread of costs, and parameter values uniformly.
@@ -80,14 +84,15 @@ class Recipe:
         return next(o for o in self.slots[slot] if o.name == pick.option)
 
     def render(self, choices: Choices) -> str:
-        """The script of these choices, imports first."""
+        """The script of these choices."""
         blocks = []
         for slot, pick in choices.items():
             code = self._fill(self.option(slot, pick).code, pick)
             if code.strip():
                 blocks.append(code.strip("\n"))
-        body = spaced("\n".join(blocks))
-        return f"{import_lines(body)}\n\n{body}\n"
+        top = header("\n".join(blocks))
+        body = spaced("\n".join(with_imports(blocks)))
+        return f"{top}\n\n{body}\n"
 
     def words(self, slot: str, pick: Pick) -> str:
         """How a plan names this pick; may be empty."""
@@ -103,7 +108,7 @@ class Recipe:
 
 
 def spaced(body: str) -> str:
-    """Two blank lines around top-level functions, as formatters have it."""
+    """Two blank lines around top-level functions, one before a step's imports."""
     lines: list[str] = []
     inside = False
     for line in body.split("\n"):
@@ -114,9 +119,15 @@ def spaced(body: str) -> str:
         leaves = inside and line[0] not in " #)]}"
         if lines and (starts or leaves):
             lines += ["", ""]
+        elif lines and _imports(line) and not _imports(lines[-1]):
+            lines.append("")
         inside = starts or (inside and not leaves)
         lines.append(line)
     return "\n".join(lines)
+
+
+def _imports(line: str) -> bool:
+    return line.startswith(("from ", "import "))
 
 
 def draw_option(rng: np.random.Generator, options: Sequence[Option]) -> Pick:
@@ -132,20 +143,44 @@ def draw_option(rng: np.random.Generator, options: Sequence[Option]) -> Pick:
 # --- imports ------------------------------------------------------------------------
 
 
-def import_lines(body: str) -> str:
-    """The imports that a body needs, by the names in it: standard library first."""
+# What is called or has an attribute read; columns may bear the same names.
+_USED = re.compile(r"(?<![.\w\"'])[A-Za-z_]\w*(?=[(.])")
+
+
+def header(body: str) -> str:
+    """Imports at the top: standard library, NumPy, pandas, Pillow's Image."""
     table = _read("imports")
-    # What is called or has an attribute read; columns may bear the same names.
-    words = set(re.findall(r"(?<![.\w\"'])[A-Za-z_]\w*(?=[(.])", body))
-    groups: dict[str, set[str]] = {}
-    for module, names in table["from"].items():
-        if found := words & set(names):
-            groups[module] = found
+    words = set(_USED.findall(body)) | set(table["always"])
     plain = [line for name, line in table["plain"].items() if name in words]
     standard = [line for line in plain if line.split()[1] in table["standard"]]
     other = [line for line in plain if line not in standard]
-    other += [_from_line(m, sorted(n)) for m, n in sorted(groups.items())]
     return "\n\n".join("\n".join(part) for part in (standard, other) if part)
+
+
+def with_imports(blocks: Sequence[str]) -> list[str]:
+    """Each block under the imports that it is the first to need.
+
+    A block that begins with spaces goes on with a function; what is imported there is
+    not known after the function.
+    """
+    table = _read("imports")["from"]
+    known: set[str] = set()
+    inside: set[str] = set()
+    found = []
+    for block in blocks:
+        indent = block[: len(block) - len(block.lstrip(" "))]
+        if not indent:
+            inside = set()
+        names = set(_USED.findall(block)) - known - inside
+        lines = [
+            _from_line(module, sorted(names & set(members)))
+            for module, members in sorted(table.items())
+            if names & set(members)
+        ]
+        (inside if indent else known).update(names)
+        lines = [f"{indent}{line}" for text in lines for line in text.split("\n")]
+        found.append("\n".join([*lines, block]))
+    return found
 
 
 def _from_line(module: str, names: list[str]) -> str:

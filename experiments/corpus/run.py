@@ -50,15 +50,19 @@ def run_scripts(
     wall_s: float = 120.0,
     memory_mb: int = 4096,
 ) -> Iterator[Outcome]:
-    """Run scripts one after the other on the validation view and grade them."""
+    """Run scripts on the validation view and grade them; outcomes in their order."""
     task = data.task.short
     grader = Grader(task, data.answers, data.sample)
     limits = Limits(wall_s=wall_s, memory_mb=memory_mb)
-    for script in scripts:
-        job = ScriptJob(
+    scripts = list(scripts)
+    jobs = [
+        ScriptJob(
             script=script.encode(), inputs=data.public, task_id=task, limits=limits
         )
-        record = pool.submit(job).result()
+        for script in scripts
+    ]
+    for script, future in zip(scripts, [pool.submit(j) for j in jobs], strict=True):
+        record = future.result()
         status, reason = record.status, ""
         gain = score = None
         if record.ok and record.submission_bytes is not None:

@@ -152,7 +152,7 @@ def _page(folder: Path, known: Known, rows: Sequence[Row]) -> str:
         "",
         f"`{' '.join(run['command'])}`, {run['started'][:10]}, {machine['cpu']}, "
         f"{machine['cores']} cores; temperature 1, {run['config']['data']} data, "
-        "validation split, one sandbox slot.",
+        "validation split, one sandbox slot per core.",
         "",
         f"- {total.samples} samples: {total.parse:.1%} parse, {total.run:.1%} run to "
         f"their end and leave a file, {total.valid:.1%} are valid submissions; "

@@ -65,7 +65,7 @@ class Settings:
     seed: int = 0
     checkpoint_every: int = 50
     held_out: int = 4
-    sharpen: float = 1.2
+    sharpen: float = 1.6
 
 
 SMOKE = Settings(

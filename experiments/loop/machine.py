@@ -18,12 +18,20 @@ def memory_mb() -> int | None:
         return None
 
 
-def slots_of(wanted: int | None, chains: int, *, script_mb: int | None = None) -> int:
-    """The number of slots: one core each, one core stays free where there are several.
+def slots_of(
+    wanted: int | None,
+    chains: int,
+    *,
+    overlap: bool = True,
+    script_mb: int | None = None,
+) -> int:
+    """The number of slots, one core each.
 
     Args:
         wanted: as asked for; None: as many as are of use.
         chains: scripts of a step.
+        overlap: whether the policy writes while scripts run: one core stays free for
+            it then, where there are several.
         script_mb: memory that a script really needs, MiB: no more slots by default
             than this machine's memory holds. None: it needs little.
 
@@ -31,23 +39,22 @@ def slots_of(wanted: int | None, chains: int, *, script_mb: int | None = None) -
         UsageError: more than there are cores to pin them to.
     """
     cores = len(available_cores())
-    most = max(1, cores - 1)
+    most = max(1, cores - 1) if overlap else cores
     if wanted is None:
         memory = memory_mb()
         room = most if not script_mb or not memory else max(1, memory // script_mb)
         return min(most, chains, room)
     if not 1 <= wanted <= most:
         raise UsageError(
-            f"--slots={wanted}: this machine has {cores} core(s) and one stays free: "
-            f"1 to {most}"
+            f"--slots={wanted}: this machine has {cores} core(s)"
+            f"{' and one stays free' if most < cores else ''}: 1 to {most}"
         )
     return wanted
 
 
 def slot_cores(slots: int) -> tuple[int, ...]:
-    """The cores of the slots; the first core is left alone where there are several."""
-    cores = available_cores()
-    return cores[1 : 1 + slots] if len(cores) > 1 else cores[:1]
+    """The cores of the slots: the last ones, the first is the last to be taken."""
+    return available_cores()[-slots:]
 
 
 def prepare_engine(least: str) -> Engine:

@@ -75,6 +75,8 @@ def resolve_settings(
         slots=slots_of(
             options["slots"],
             protocol.chains,
+            # Answers in groups are sampled while scripts run.
+            overlap=machine.group > 0,
             # Synthetic data are small; real data can fill what a script may take.
             script_mb=max(get_task(t).memory_mb for t in tasks) if real else None,
         ),
