@@ -15,7 +15,7 @@ $(STAMP): setup.py
 	touch $@
 
 demo: $(STAMP)
-	$(BIN)/python -m experiments.mle_bench --task=spooky-author --budget=75
+	$(BIN)/python -m experiments.mle_bench --task=spooky-author --budget=60
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m 'not slow' $(PYTEST_ARGS)
