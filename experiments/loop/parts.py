@@ -18,7 +18,7 @@ from experiments.loop.models import ModelInfo, describe, load
 from experiments.loop.places import Places, leaderboard_of
 from experiments.loop.settings import Settings
 from experiments.loop.task_run import Parts
-from experiments.tasks.prepare import TaskData, prepare_task
+from experiments.tasks.prepare import TaskData, default_cache_dir, prepare_task
 from experiments.tasks.registry import Task, TaskError, get_task
 from sandbox_exec import Level, LocalPool
 from sandbox_exec.runner import Engine
@@ -68,6 +68,7 @@ def real_parts(
     screen.facts(first_screen(settings, places, info, engine, replay))
     menus = settings.style == "menu"
     model = load(settings.model, settings.machine, menus=menus)
+    keep_compilations()
     machine = settings.machine
     parts = Parts(
         policy=model.policy,
@@ -86,6 +87,18 @@ def real_parts(
         "sandbox": None if engine is None else engine.level.name,
     }
     return parts, identity
+
+
+def keep_compilations() -> None:
+    """Keep compiled programs in the user's cache: the next run has the same shapes.
+
+    ``JAX_COMPILATION_CACHE_DIR`` names another place.
+    """
+    import jax
+
+    if jax.config.jax_compilation_cache_dir is None:
+        place = default_cache_dir().parent / "jax"
+        jax.config.update("jax_compilation_cache_dir", str(place))
 
 
 def open_pool(settings: Settings, engine: Engine) -> LocalPool:
