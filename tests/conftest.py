@@ -16,3 +16,17 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 def key() -> jax.Array:
     """One fixed key: statistical tests use wide bands, never a lucky seed."""
     return jax.random.key(0)
+
+
+@pytest.fixture(autouse=True)
+def _flags_of_the_command(request):
+    """Tests of a module that names a COMMAND have that command's flags."""
+    name = getattr(request.module, "COMMAND", None)
+    if name is None:
+        yield
+        return
+    import command_flags
+
+    command_flags.load(name)
+    with command_flags.active(name):
+        yield

@@ -6,12 +6,12 @@ import json
 from concurrent.futures import Future
 from dataclasses import replace
 
+import command_flags
 import loop_help as helper
 import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from experiments import mle_bench
 from experiments.loop import launch as launching
 from experiments.loop.console import Screen
 from experiments.loop.models import ModelInfo
@@ -21,14 +21,18 @@ from experiments.loop.task_run import Parts
 from experiments.tasks import prepare_task
 from sandbox_exec import Level
 
+COMMAND = "experiments.mle_bench"
+mle_bench = command_flags.load(COMMAND)
+
 TASK = "tabular-2022"  # AUC: a share of flipped labels sets the score
 IDENTITY = {"weights": "scripted", "sandbox": "FAKE"}
 
 
 def options(**changes):
     """The flags' defaults, with changes."""
-    names = mle_bench._setting_flags()
-    return {n: mle_bench.flags.FLAGS[n].default for n in names} | changes
+    with command_flags.active(COMMAND):
+        names = mle_bench._setting_flags()
+        return {n: mle_bench.flags.FLAGS[n].default for n in names} | changes
 
 
 def settings(parameters=5_000_000, **changes):

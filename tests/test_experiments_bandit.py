@@ -8,13 +8,15 @@ import sys
 import time
 from pathlib import Path
 
+import command_flags
 import pytest
 from absl.testing import flagsaver
 
 from bandit.analysis import read_csv
-from experiments import bandit as study
 from experiments import cli
 
+COMMAND = "experiments.bandit"
+study = command_flags.load(COMMAND)
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = ["--env=E3", "--arms=3", "--contexts=2", "--steps=200", "--trials=4"]
 SMALL += ["--agents=uniform,npg-cells", "--workers=1"]

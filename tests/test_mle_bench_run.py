@@ -16,6 +16,8 @@ from experiments.loop.recorded import MEASURED
 from experiments.loop.results import FIELDS
 from experiments.tasks import Grader, get_task
 
+COMMAND = run_help.COMMAND
+
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):

@@ -21,6 +21,8 @@ from experiments.loop.recorded import MEASURED
 from experiments.tasks import Grader, TaskError
 from sandbox_exec import Limits
 
+COMMAND = run_help.COMMAND
+
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):

@@ -16,7 +16,7 @@ import pytest
 from absl.testing import flagsaver
 from synthetic_helpers import shared_cache
 
-from experiments import cli, mle_bench
+from experiments import cli
 from experiments.cli import UsageError
 from experiments.loop import machine, plain
 from experiments.loop.clock import WorkClock
@@ -28,6 +28,9 @@ from experiments.loop.settings import Settings, read_settings
 from experiments.tasks import TaskError, get_task
 from rpg_jax.llm import export_pretrained
 from rpg_jax.llm.models import model_for
+
+COMMAND = run_help.COMMAND
+mle_bench = run_help.mle_bench
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -134,7 +137,7 @@ def test_seeds_and_arms_and_tasks_as_lists():
         ({"chains": 0}, "must be 1 to"),
         ({"lr": float("inf")}, "must be positive"),
         ({"wall_limit": -1.0}, "must be positive"),
-        ({"slots": 10_000}, "one stays free"),
+        ({"slots": 10_000}, "this machine has"),
         ({"failure_penalty": -1.0}, "failure penalty"),
         ({"rate_data": "slots", "chains": 1}, "--chains=2"),
         ({"lora_rank": -1}, "must be 0 to"),
