@@ -90,6 +90,7 @@ def survey_task(
         progress: called with every sample.
     """
     base = samples - samples // 2
+    batch = min(batch, base)
     first = _answered(
         writer,
         pool,
