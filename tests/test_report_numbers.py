@@ -117,6 +117,11 @@ def test_contests(report, frames):
         low, high = float(row["difference_low"]), float(row["difference_high"])
         assert low <= rates["rpg"] - rates["vanilla"] <= high
         assert (row["settled"] == "True") == (low > 0 or high < 0)
+    settled = [row["settled"] == "True" for row in found.values()]
+    assert ("hint, no proof" in report.headline) == any(settled)
+    for said, is_settled in zip(report.contests, settled, strict=True):
+        assert ("leaves out 0, but 3 seeds" in said) == is_settled
+        assert ("includes 0" in said) != is_settled
 
 
 def best_by_time(frame, metrics, task, clock, time, baseline):

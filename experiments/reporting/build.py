@@ -128,13 +128,14 @@ class _Maker:
         self.progress("figures")
         found = contests.contests(self.experiment)
         duel = [contests.contest_sheet(found)] if found else []
+        few = len(found) <= contests.SENTENCES
         with style.styled():
             drawn = self._figures()
         self.progress("scripts and page")
         sections = [
             html.Section(
                 "rates", "Reward per second", figures=tuple(drawn["rates"]),
-                sheets=(*duel, groups["arms"]),
+                sheets=(*(() if few else duel), groups["arms"]),
             ),
             html.Section(
                 "budget", "Score against time", figures=tuple(drawn["budget"]),
@@ -153,7 +154,7 @@ class _Maker:
         lines = {
             "headline": headline.headline(self.experiment, found),
             "contests": [one.sentence() for one in found],
-            "few": len(found) <= contests.SENTENCES,
+            "few": few,
             "interval_note": numbers.interval_note(
                 [(check.kind, check.count) for check in self.checks]
             ),

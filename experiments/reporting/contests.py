@@ -76,10 +76,18 @@ class Contest:
         text += "The intervals overlap" if overlap else "The intervals do not overlap"
         text += f"; that of the difference, {span(*self.difference[1:])}, "
         return text + (
-            "leaves out 0."
+            f"leaves out 0{hint([self])}."
             if self.settled
             else "includes 0: this run does not settle which arm is better."
         )
+
+
+def hint(found: Sequence[Contest]) -> str:
+    """What to add where an interval leaves out 0 and rests on little."""
+    if any(c.kind == "chains" for c in found):
+        return ", but chains of so few seeds are a hint, no proof"
+    fewest = min(c.count for c in found)
+    return f", but {fewest} seeds are a hint, no proof" if fewest < 8 else ""
 
 
 def rivals(experiment: Experiment, task: Task) -> tuple[str, str] | None:
@@ -149,13 +157,13 @@ def contest_sheet(found: Sequence[Contest]) -> Sheet:
             "difference",
             lambda r: span(r["difference_low"], r["difference_high"]),
         ),
-        Column("settled", lambda r: "yes" if r["settled"] else "no", left=True),
+        Column("leaves out 0", lambda r: "yes" if r["settled"] else "no", left=True),
     ]
     return Sheet(
         "contests",
         f"Reward per second: {names[0]} against {names[1]}",
         tuple(columns),
         rows,
-        note="95% intervals in brackets. Settled: that of the difference leaves out 0.",
+        note="95% intervals in brackets; the last column is that of the difference.",
         about=(numbers.interval_note([(c.kind, c.count) for c in found]),),
     )

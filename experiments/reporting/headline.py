@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from experiments.reporting import numbers
-from experiments.reporting.contests import Contest
+from experiments.reporting.contests import Contest, hint
 from experiments.reporting.load import Experiment
 from experiments.reporting.sheet import gain, number, percent
 
@@ -39,7 +39,7 @@ def headline(experiment: Experiment, found: Sequence[Contest]) -> str:
     if clear:
         text += (
             f"The 95% interval of the difference leaves out 0 in {len(clear)} of them "
-            f"({won} for {first}, {len(clear) - won} for {second})."
+            f"({won} for {first}, {len(clear) - won} for {second}){hint(clear)}."
         )
     else:
         text += (
