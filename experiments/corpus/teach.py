@@ -14,7 +14,7 @@ from experiments.corpus.batches import Batch
 from rpg_jax.llm import model_for
 from rpg_jax.llm.config import FULL, LINEAR, Qwen35Config
 from rpg_jax.llm.head import token_log_probs
-from rpg_jax.llm.optim import is_matrix
+from rpg_jax.llm.optim import global_norm, is_matrix
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,9 +172,11 @@ def make_teacher(
         (loss, answer), grads = jax.value_and_grad(objective, has_aux=True)(
             state.params, batch
         )
-        change, optimizer_state = rule.update(grads, state.optimizer, state.params)
+        # optax's Muon mixes dtypes, which a program that is strict about them refuses.
+        with jax.numpy_dtype_promotion("standard"):
+            change, optimizer_state = rule.update(grads, state.optimizer, state.params)
         params = optax.apply_updates(state.params, change)
-        info = TeachInfo(loss, answer, optax.global_norm(grads))
+        info = TeachInfo(loss, answer, global_norm(grads))
         return TeachState(params, optimizer_state, state.step + 1), info
 
     return init, update
