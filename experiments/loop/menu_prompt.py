@@ -4,36 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from experiments.loop.menu_text import FORM, Menu, NotOfTheMenu
+from experiments.loop.menu_text import Menu, NotOfTheMenu
 from experiments.tasks.prompts import Attempt
 from experiments.tasks.registry import Task, TaskError
 
 
-def menu_prompt(
-    task: Task, menu: Menu, attempt: Attempt | None = None, *, listing: bool = True
-) -> str:
+def menu_prompt(task: Task, menu: Menu, attempt: Attempt | None = None) -> str:
     """The base prompt, or with an attempt the improve prompt.
+
+    Options are not listed: the grammar holds them, and a small model that reads a list
+    copies its first entries.
 
     Args:
         task: the task.
         menu: its parts and options.
         attempt: a script of this menu and what became of it.
-        listing: name the options of each part.
 
     Raises:
         NotOfTheMenu: the attempt's script was not rendered from this menu.
     """
     better = "higher" if task.higher_is_better else "lower"
+    parts = ", ".join(next(iter(menu.parts.values())))
     lines = [
         f"Task {task.short}: {task.summary}",
         f"Score: {task.metric_text}, {better} is better. Run time counts.",
-        "Choose one option for each part of the script.",
+        f"Choose the parts of a script: {parts}.",
     ]
-    if listing:
-        lines += _listing(menu)
-    if attempt is None:
-        lines.append("Write your choice for each part.")
-    else:
+    if attempt is not None:
         result = (
             f"it failed after {attempt.seconds:.1f} s"
             if attempt.score is None
@@ -47,19 +44,10 @@ def menu_prompt(
     return "\n".join(lines)
 
 
-def _listing(menu: Menu) -> list[str]:
-    """Each form's parts with the names of their options."""
-    lines = []
-    for form, parts in menu.parts.items():
-        lines.append(f"{FORM}: {form}")
-        lines += [f"{slot}: {', '.join(choices)}" for slot, choices in parts.items()]
-    return lines
-
-
 def describer(
     task: Task, menu: Menu, count: Callable[[str], int], max_tokens: int
 ) -> Callable[[Attempt | None], str | None]:
-    """The loop's ``describe`` hook: the richest prompt of at most ``max_tokens``.
+    """The loop's ``describe`` hook for a menu.
 
     Args:
         task: the task.
@@ -69,18 +57,15 @@ def describer(
     """
 
     def describe(previous: Attempt | None) -> str | None:
-        counts = []
-        for listing in (True, False):
-            try:
-                text = menu_prompt(task, menu, previous, listing=listing)
-            except NotOfTheMenu:
-                return None  # a script of other menus is not improved
-            counts.append(count(text))
-            if counts[-1] <= max_tokens:
-                return text
-        raise TaskError(
-            f"{task.short}: a menu prompt has {counts[-1]} tokens at least, the limit "
-            f"is {max_tokens}: raise --max-prompt-tokens"
-        )
+        try:
+            text = menu_prompt(task, menu, previous)
+        except NotOfTheMenu:
+            return None  # a script of other menus is not improved
+        if (length := count(text)) > max_tokens:
+            raise TaskError(
+                f"{task.short}: a menu prompt has {length} tokens, the limit is "
+                f"{max_tokens}: raise --max-prompt-tokens"
+            )
+        return text
 
     return describe

@@ -122,7 +122,7 @@ def first_screen(
     runs = len(settings.tasks) * len(settings.arms) * len(settings.seeds)
     facts = [
         ("data", _data(settings)),
-        ("policy", f"{info.name}, {info.millions}, on {info.backend.upper()}"),
+        ("policy", _policy(settings, info)),
         (
             "reward",
             f"{protocol.rule.kind}, {protocol.reward_split} split; protocol "
@@ -158,6 +158,11 @@ def _data(settings: Settings) -> str:
         else:
             kinds.append(f"real (MLE-Bench){some}")
     return f"{'; '.join(kinds)}, seed {settings.data_seed}: {shown}"
+
+
+def _policy(settings: Settings, info: ModelInfo) -> str:
+    menus = "; it chooses from menus" if settings.style == "menu" else ""
+    return f"{info.name}, {info.millions}, on {info.backend.upper()}{menus}"
 
 
 def _clock(settings: Settings) -> str:

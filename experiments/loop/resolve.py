@@ -51,7 +51,7 @@ def resolve_settings(
     real = "mlebench" in sources
     preset = preset_for(options["model"], describe)
     protocol = rules.protocol_of(options["protocol"], preset, options)
-    machine = preset.machine
+    machine, style = preset.machine, options["prompt_style"] or preset.style
     if options["lora_rank"] is not None:
         machine = dataclasses.replace(machine, lora_rank=options["lora_rank"])
     return Settings(
@@ -68,7 +68,7 @@ def resolve_settings(
         final=options["final"],
         model=options["model"],
         preset=preset.name,
-        style=options["prompt_style"] or preset.style,
+        style=style,
         stated_limits=preset.stated_limits,
         wall_limit_s=options["wall_limit"] or preset.wall_limit_s,
         machine=machine,
@@ -81,7 +81,7 @@ def resolve_settings(
             script_mb=max(get_task(t).memory_mb for t in tasks) if real else None,
         ),
         isolation=rules.isolation_of(
-            options["isolation"], real=real, model=options["model"]
+            options["isolation"], real=real, model=options["model"], style=style
         ),
     )
 

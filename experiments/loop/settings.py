@@ -203,6 +203,7 @@ def protocol_of(name: str, preset: Preset, options: Mapping[str, Any]) -> Protoc
             **given(
                 max_prompt_tokens=first("max_prompt_tokens", preset.max_prompt_tokens),
                 max_new_tokens=first("max_new_tokens", preset.max_new_tokens),
+                temperature=preset.temperature,
             ),
         )
         learning = dataclasses.replace(
@@ -250,11 +251,12 @@ def budget_of(
     return Budget(seconds=seconds, steps=steps, clock=clock)
 
 
-def isolation_of(name: str, *, real: bool, model: str) -> str:
+def isolation_of(name: str, *, real: bool, model: str, style: str = "full") -> str:
     """The least level that the sandbox must give.
 
-    The embedded policy can write what it was taught alone, so that on synthetic data a
-    machine without namespaces is good enough, and the first lines say so.
+    The embedded policy can write what it was taught alone, and a choice from a menu is
+    one of our scripts, so that on synthetic data a machine without namespaces is good
+    enough, and the first lines say so.
 
     Raises:
         UsageError: no such level, or too low for real data.
@@ -262,7 +264,8 @@ def isolation_of(name: str, *, real: bool, model: str) -> str:
     if name not in ISOLATION:
         raise UsageError(f"--isolation={name}: choose from {', '.join(ISOLATION)}")
     if name == "auto":
-        return "posix" if model == "tiny" and not real else "namespaces"
+        tame = model == "tiny" or style == "menu"
+        return "posix" if tame and not real else "namespaces"
     if real and name in ("posix", "landlock"):
         raise UsageError(
             f"--isolation={name}: real data need namespaces or full, since scripts "
