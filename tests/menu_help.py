@@ -1,5 +1,6 @@
 """A small menu, a tokenizer of single characters, and a sandbox that obeys scripts."""
 
+import hashlib
 import itertools
 from concurrent.futures import Future
 
@@ -16,21 +17,23 @@ from experiments.loop.policy_llm import LLMOptions, LLMPolicy, ppo_hyper
 from experiments.loop.protocol import SOUND, Sampling
 from sandbox_exec.protocol import RunRecord, Submission
 
-LETTERS = "\x00abcdefghijklmnopqrstuvwxyz0123456789=:,._ \n?"
+LETTERS = "\x00abcdefghijklmnopqrstuvwxyz0123456789=:,._ \n"
 CONFIG = llm_tiny.llama(vocab=len(LETTERS), layers=1)
-SAMPLING = Sampling(max_new_tokens=64, max_prompt_tokens=640)
+SAMPLING = Sampling(max_new_tokens=64, max_prompt_tokens=16)
 OPTIONS = LLMOptions(group=2, microbatch=4, remat=False)
 
 
 class Letters:
-    """One id per character; what it does not know is a question mark."""
+    """One id per character; a prompt is a few ids, so that tests compile one length."""
 
     chat_template = None
     eos_token_id = 0
 
     def encode(self, text, add_special_tokens=False):
-        found = (LETTERS.find(letter) for letter in text.lower())
-        return [i if i >= 0 else len(LETTERS) - 1 for i in found]
+        if text.startswith("Task "):
+            sha = hashlib.sha256(text.encode()).digest()
+            return [1 + byte % (len(LETTERS) - 1) for byte in sha[:8]]
+        return [LETTERS.index(letter) for letter in text]
 
     def decode(self, ids, skip_special_tokens=True):
         return "".join(LETTERS[int(i)] for i in ids if int(i))

@@ -5,7 +5,9 @@ import importlib.util
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import loop_help
@@ -29,6 +31,7 @@ from experiments.loop.trainer import Loop
 from experiments.tasks import get_task
 from experiments.tasks.prompts import Attempt
 from experiments.tasks.registry import TaskError
+from rpg_jax.llm.head import MaskTable
 from rpg_jax.llm.models import model_for
 
 TASK = loop_help.TASK
@@ -271,7 +274,9 @@ def test_masks_are_stored_and_hold_in_the_update(tmp_path, menu, params):
         assert right["mismatch_mean"] < 5e-4
         assert right["grad_norm"] > 0
 
-        policy._state, policy.menu = state, None
+        everything = np.ones_like(menu.masks[0])
+        policy._state = state
+        policy.menu = SimpleNamespace(mask_table=partial(MaskTable, everything))
         with pytest.warns(RuntimeWarning, match="logit masks"):
             wrong = policy.learn(0, generations, signals_of(4))
         assert wrong["mismatch_mean"] > 0.5
@@ -301,6 +306,7 @@ def _steps(folder, params, menu, until, *, resume=False, replay=None):
     ]
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_bit_for_bit_and_replays(tmp_path, params, menu):
     """Its second half begins with a step whose answers no checkpoint covers."""
     whole = _steps(tmp_path / "whole", params, menu, 4)
