@@ -10,9 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from rpg_jax.llm.config import Qwen35Config
+from rpg_jax.llm.errors import CheckpointError
+from rpg_jax.llm.export import export_pretrained
 from rpg_jax.llm.models import count_parameters, model_for
 from rpg_jax.llm.sampling import sample
-from rpg_jax.llm.weights import CheckpointError, export_pretrained, load_pretrained
+from rpg_jax.llm.weights import load_pretrained
 
 QWEN = {
     # About the size of the embedded policy.

@@ -8,10 +8,10 @@ import numpy as np
 
 from benchmarks.llm_sampler import load, reference, side_by_side
 from rpg_jax.llm.batch import make_batch
+from rpg_jax.llm.errors import CheckpointError
 from rpg_jax.llm.hyper import PPOHyper
 from rpg_jax.llm.models import count_parameters
 from rpg_jax.llm.ppo import make_ppo
-from rpg_jax.llm.weights import CheckpointError
 
 # One pass, one optimizer step, no reference: the same work on both sides.
 HYPER = PPOHyper(

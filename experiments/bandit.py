@@ -280,7 +280,8 @@ def main() -> int:
         return 0
     rundir.open_run(folder, asdict(config), resume=RESUME.value)
     try:
-        cells = compute(config, folder, workers)
+        with rundir.sole_writer(folder):
+            cells = compute(config, folder, workers)
     except KeyboardInterrupt:
         print(
             f"stopped; finished cells are kept. Go on with the same flags and "

@@ -18,7 +18,7 @@ from absl import flags
 from experiments import cli, rundir
 from experiments.cli import DRY_RUN, OUT, RESUME, SEED
 
-STEPS = flags.DEFINE_integer("steps", 1000, "Updates.", lower_bound=1)
+STEPS = flags.DEFINE_integer("steps", 1100, "Updates.", lower_bound=1)
 TOKENS = flags.DEFINE_integer(
     "tokens", 5632, "Tokens of a batch, about.", lower_bound=1584
 )
@@ -99,42 +99,51 @@ def _samples(folder: Path, data: Any, number: int = 4) -> None:
     Console().print(table)
 
 
-def main() -> int:
+def _run(folder: Path, settings: Any) -> None:
     """Trains, exports and shows samples."""
+    from experiments.corpus.training import Training
+    from experiments.tasks import load_tasks, prepare_task
+    from rpg_jax.llm import count_parameters
+
+    print("preparing the synthetic data of 22 tasks", flush=True)
+    data = [
+        prepare_task(short, data="synthetic", cache_dir=CACHE_DIR.value)
+        for short in load_tasks()
+    ]
+    run = Training(folder, data, settings)
+    try:
+        print(
+            f"{count_parameters(run.config):,} parameters, "
+            f"{settings.recipe.steps} updates of {settings.tokens} tokens, from "
+            f"update {run.step}; folder {folder}",
+            flush=True,
+        )
+        _train(run)
+        loss = run.held_out_loss()
+        model = run.export()
+    finally:
+        run.close()
+    (folder / "held_out.txt").write_text(f"{loss:.4f}\n", encoding="utf-8")
+    _samples(model, data)
+    print(f"held-out loss {loss:.4f} nats per token of an answer; model in {model}")
+
+
+def main() -> int:
+    """Checks the flags and runs."""
     settings = _settings()
     if DRY_RUN.value:
         print(settings)
         return 0
-    from experiments.corpus.training import Training
-    from experiments.tasks import TaskError, load_tasks, prepare_task
-    from rpg_jax.llm import CheckpointError, count_parameters
+    from experiments.tasks import TaskError
+    from rpg_jax.llm import CheckpointError
 
     folder = Path(OUT.value or rundir.default_folder("pretrain", "tiny"))
     if RESUME.value and OUT.value is None:
         raise cli.UsageError("--resume needs --out=DIR, the folder of the stopped run")
     rundir.open_run(folder, dataclasses.asdict(settings), resume=RESUME.value)
     try:
-        print("preparing the synthetic data of 22 tasks", flush=True)
-        data = [
-            prepare_task(short, data="synthetic", cache_dir=CACHE_DIR.value)
-            for short in load_tasks()
-        ]
-        run = Training(folder, data, settings)
-        try:
-            print(
-                f"{count_parameters(run.config):,} parameters, "
-                f"{settings.recipe.steps} updates of {settings.tokens} tokens, from "
-                f"update {run.step}; folder {folder}",
-                flush=True,
-            )
-            _train(run)
-            loss = run.held_out_loss()
-            model = run.export()
-        finally:
-            run.close()
-        (folder / "held_out.txt").write_text(f"{loss:.4f}\n", encoding="utf-8")
-        _samples(model, data)
-        print(f"held-out loss {loss:.4f} nats per token of an answer; model in {model}")
+        with rundir.sole_writer(folder):
+            _run(folder, settings)
     except (TaskError, CheckpointError) as error:
         raise cli.UsageError(str(error)) from error
     except OSError as error:

@@ -1,5 +1,7 @@
 """A run's folder: opened or resumed safely, with config.json as its record of truth."""
 
+import contextlib
+import fcntl
 import json
 import os
 import platform
@@ -7,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -141,6 +144,26 @@ def open_run(folder: Path, config: dict[str, Any], *, resume: bool) -> Path:
             f"cannot write to {folder} ({reason}): choose another --out"
         ) from None
     return folder
+
+
+@contextlib.contextmanager
+def sole_writer(folder: Path) -> Iterator[None]:
+    """Keeps a second process out of an opened run while the block lasts.
+
+    Raises:
+      UsageError: another process is at work in the folder.
+    """
+    with (folder / "config.json").open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"another process is writing to {folder}: wait for it, or stop it"
+            ) from None
+        except OSError:
+            # Some network file systems have no locks; one writer is then a promise.
+            pass
+        yield
 
 
 def _module_and_flags() -> list[str]:

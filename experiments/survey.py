@@ -126,7 +126,8 @@ def main() -> int:
     folder = Path(OUT.value or rundir.default_folder("survey", config["model"]))
     rundir.open_run(folder, config, resume=RESUME.value)
     try:
-        _survey(folder, config)
+        with rundir.sole_writer(folder):
+            _survey(folder, config)
     except (TaskError, CheckpointError) as error:
         raise cli.UsageError(str(error)) from error
     except OSError as error:

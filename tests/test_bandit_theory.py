@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bandit import theory
+from bandit.theory import npg, summary
 from rpg_jax import dinkelbach, updates
 
 
@@ -115,16 +116,17 @@ def test_all_checks_at_full_size():
     assert not failing(rows)
 
 
+def smaller(check, *size):
+    return lambda seed: check(seed, *size)
+
+
 def test_report_writes_what_it_found(tmp_path, monkeypatch, capsys):
-    small = {
-        "check_band": lambda seed: check_band(seed, 60),
-        "check_termination": lambda seed: check_termination(seed, 60),
-        "run_rates": lambda seed: run_rates(seed, 40, 300),
-    }
-    check_band, check_termination = theory.check_band, theory.check_termination
-    run_rates = theory.run_rates
-    for name, function in small.items():
-        monkeypatch.setattr(theory, name, function)
+    for module, name, size in (
+        (summary, "check_band", (60,)),
+        (summary, "check_termination", (60,)),
+        (npg, "run_rates", (40, 300)),
+    ):
+        monkeypatch.setattr(module, name, smaller(getattr(module, name), *size))
     assert theory.report(tmp_path / "new", seed=2) == 0
     folder = tmp_path / "new"
     with (folder / "theory.csv").open(encoding="utf-8") as file:
@@ -135,7 +137,7 @@ def test_report_writes_what_it_found(tmp_path, monkeypatch, capsys):
     assert (folder / "theory.pdf").read_bytes().startswith(b"%PDF")
     assert "FAILED" not in capsys.readouterr().out
     wrong = theory.Check("a", "b", 1.0, "0", False)
-    monkeypatch.setattr(theory, "run", lambda seed: ([wrong], None))
-    monkeypatch.setattr(theory, "draw", lambda curves, path: None)
+    monkeypatch.setattr(summary, "run", lambda seed: ([wrong], None))
+    monkeypatch.setattr(summary, "draw", lambda curves, path: None)
     assert theory.report(folder, seed=2) == 1
     assert "FAILED a: b" in capsys.readouterr().out

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from rpg_jax.llm.export import export_pretrained
 from rpg_jax.llm.models import model_for
-from rpg_jax.llm.weights import export_pretrained, load_pretrained
+from rpg_jax.llm.weights import load_pretrained
 
 torch = pytest.importorskip(
     "torch", reason="parity with transformers needs torch: pip install rpg-jax[parity]"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from rpg_jax.llm.config import Qwen35Config
+from rpg_jax.llm.export import export_pretrained
 from rpg_jax.llm.models import model_for
-from rpg_jax.llm.weights import export_pretrained
 
 CONFIG = Qwen35Config.from_hf_json(
     {

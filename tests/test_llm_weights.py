@@ -12,8 +12,10 @@ from safetensors.numpy import load_file, save_file
 from rpg_jax.llm import weights
 from rpg_jax.llm.config import ConfigError, Qwen35Config
 from rpg_jax.llm.errors import CheckpointError
+from rpg_jax.llm.export import export_pretrained
 from rpg_jax.llm.models import model_for
-from rpg_jax.llm.weights import INDEX, SINGLE, export_pretrained, load_pretrained
+from rpg_jax.llm.tensor_files import INDEX, SINGLE
+from rpg_jax.llm.weights import load_pretrained
 
 CONFIG = Qwen35Config.from_hf_json(
     {

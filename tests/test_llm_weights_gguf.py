@@ -8,8 +8,9 @@ import pytest
 from rpg_jax.llm.config import ConfigError, LlamaConfig
 from rpg_jax.llm.errors import CheckpointError
 from rpg_jax.llm.models import model_for
+from rpg_jax.llm.tensor_names import named_tensors
 from rpg_jax.llm.tokenizer import chat_ids, load_tokenizer, stop_ids
-from rpg_jax.llm.weights import load_pretrained, named_tensors
+from rpg_jax.llm.weights import load_pretrained
 
 gguf = pytest.importorskip("gguf", reason="GGUF files need pip install rpg-jax[llm]")
 

@@ -30,7 +30,7 @@ class Recipe:
         clip: limit of the gradient's norm.
     """
 
-    steps: int = 1000
+    steps: int = 1100
     matrix_rate: float = 0.02
     other_rate: float = 4e-3
     warmup: float = 0.03

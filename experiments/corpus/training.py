@@ -195,10 +195,19 @@ class Training:
 
 
 def _rows_before(path: Path, step: int) -> list[dict[str, str]]:
+    """Rows up to a step; a killed process may have left torn ones, which go."""
     if not path.exists():
         return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return [row for row in csv.DictReader(file) if int(row["step"] or 0) <= step]
+    with path.open(newline="", encoding="utf-8", errors="replace") as file:
+        lines = [line.replace("\0", "") for line in file]
+    return [
+        row
+        for row in csv.DictReader(lines)
+        if set(row) == set(COLUMNS)
+        and all(row.values())
+        and row["step"].isdecimal()
+        and int(row["step"]) <= step
+    ]
 
 
 def write_sums(folder: Path) -> Path:

@@ -212,6 +212,7 @@ def protocol_of(name: str, preset: Preset, options: Mapping[str, Any]) -> Protoc
                 advantage=options.get("advantage"),
                 learning_rate=first("lr", preset.learning_rate),
                 epochs=preset.epochs,
+                kl_coef=preset.kl_coef,
             ),
         )
         resolved = dataclasses.replace(

@@ -12,7 +12,9 @@ from typing import Any
 _EXPORTS = {
     "config": ("Qwen35Config", "LlamaConfig", "ConfigError", "config_from_hf_json"),
     "models": ("Model", "model_for", "count_parameters"),
-    "weights": ("load_pretrained", "export_pretrained", "CheckpointError"),
+    "weights": ("load_pretrained",),
+    "export": ("export_pretrained",),
+    "errors": ("CheckpointError",),
     "tokenizer": ("load_tokenizer",),
     "hyper": ("PPOHyper",),
     "batch": ("PPOBatch", "batch_from_completions", "make_batch"),

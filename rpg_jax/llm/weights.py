@@ -1,12 +1,10 @@
-"""Load and export Hugging Face safetensors folders, whole or in shards."""
+"""Load a pretrained model: a Hugging Face folder, a GGUF file, or one of ours."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rpg_jax.llm import models, transformer
+from rpg_jax.llm import models
 from rpg_jax.llm.config import ConfigError, ModelConfig, config_from_hf_json
 from rpg_jax.llm.embedded import embedded_folder
 from rpg_jax.llm.errors import CheckpointError
-from rpg_jax.llm.transformer import MATRIX_KINDS, Params, TensorSpec
-
-SINGLE = "model.safetensors"
-INDEX = "model.safetensors.index.json"
-# Stored dtype -> the dtype we hold it in.
-_READABLE = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "F64": "float32"}
-_SHOWN = 12
+from rpg_jax.llm.tensor_files import SHOWN, TensorFiles, read_json, some
+from rpg_jax.llm.tensor_names import from_stored, named_tensors, stored_shape
+from rpg_jax.llm.transformer import MATRIX_KINDS, Params
 
 Shardings = Callable[[Params], Any]
 
@@ -60,7 +54,7 @@ def load_pretrained(
         dtype = jnp.float32 if dtype is None else dtype
         return config, _build(config, stored.__getitem__, dtype, shardings)
     config = read_config(path)
-    reader = _Reader(path)
+    reader = TensorFiles(path)
     names = _match(config, reader, path)
     if dtype is None:
         dtype = reader.dtype(names[next(named_tensors(config))[0]])
@@ -123,7 +117,7 @@ def read_config(folder: Path) -> ModelConfig:
         CheckpointError: the file is missing or is not JSON.
         ConfigError: an architecture or setting that is not implemented.
     """
-    raw = _read_json(folder / "config.json")
+    raw = read_json(folder / "config.json")
     try:
         return config_from_hf_json(raw)
     except ConfigError as error:
@@ -134,165 +128,7 @@ def read_config(folder: Path) -> ModelConfig:
         ) from error
 
 
-def named_tensors(
-    config: ModelConfig,
-) -> Iterator[tuple[str, TensorSpec, tuple[str, ...], int | None]]:
-    """Every tensor: our export name, spec, path in the parameters, stacked index.
-
-    The spec's shape is that of one layer, without the stacked axis.
-    """
-    prefix = models.family_of(config).prefixes[0]
-    specs = models.tensor_specs(config)
-    for key in ("embed", "norm"):
-        yield prefix + specs[key].name, specs[key], (key,), None
-    if "lm_head" in specs:
-        yield specs["lm_head"].name, specs["lm_head"], ("lm_head",), None
-    places = transformer.map_layers(config, specs)
-    for number, (group, position, index) in enumerate(places):
-        flat = jax.tree_util.tree_flatten_with_path(
-            specs["layers"][group][position], is_leaf=models.is_spec
-        )[0]
-        for keys, spec in flat:
-            path = ("layers", group, position, *(k.key for k in keys))
-            if index is not None:
-                spec = spec._replace(shape=spec.shape[1:])
-            yield f"{prefix}layers.{number}.{spec.name}", spec, path, index
-
-
-def export_pretrained(
-    path: str | os.PathLike[str],
-    config: ModelConfig,
-    params: Params,
-    *,
-    max_shard_bytes: int = 5_000_000_000,
-    overwrite: bool = False,
-) -> Path:
-    """Write a folder that transformers and ``load_pretrained`` read back unchanged.
-
-    The folder appears under its name only when complete.
-
-    Args:
-        path: folder to create.
-        max_shard_bytes: size above which the tensors are split over several files.
-        overwrite: replace an existing folder.
-
-    Raises:
-        CheckpointError: the folder exists already, or the disk refused (nothing is
-            left behind then, and an existing folder is kept).
-    """
-    from safetensors.numpy import save_file
-
-    path = Path(path)
-    if path.exists() and not overwrite:
-        raise CheckpointError(f"{path} exists already: choose another name")
-    scratch = path.with_name(f".{path.name}.partial-{os.getpid()}")
-    try:
-        scratch.mkdir(parents=True)
-        entries = list(named_tensors(config))
-        shards = _plan_shards(entries, params, max_shard_bytes)
-        weight_map, total = {}, 0
-        for number, shard in enumerate(shards):
-            file = (
-                SINGLE
-                if len(shards) == 1
-                else f"model-{number + 1:05d}-of-{len(shards):05d}.safetensors"
-            )
-            tensors = {name: _stored(params, s, p, i) for name, s, p, i in shard}
-            save_file(tensors, scratch / file, metadata={"format": "pt"})
-            weight_map |= dict.fromkeys(tensors, file)
-            total += sum(t.nbytes for t in tensors.values())
-        if len(shards) > 1:
-            index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-            _write_json(scratch / INDEX, index)
-        raw = config.to_hf_json()
-        raw["dtype"] = str(params["embed"].dtype)
-        _write_json(scratch / "config.json", raw)
-        for file in scratch.iterdir():
-            with file.open("rb") as handle:
-                os.fsync(handle.fileno())
-        if path.exists():
-            old = path.with_name(f".{path.name}.old-{os.getpid()}")
-            path.rename(old)
-            scratch.rename(path)
-            shutil.rmtree(old)
-        else:
-            scratch.rename(path)
-    except Exception as error:
-        shutil.rmtree(scratch, ignore_errors=True)
-        if isinstance(error, OSError) or type(error).__name__ == "SafetensorError":
-            raise CheckpointError(f"cannot write {path}: {error}") from error
-        raise
-    return path
-
-
-class _Reader:
-    """Tensors of a safetensors folder by name, files opened once."""
-
-    def __init__(self, folder: Path) -> None:
-        try:
-            from safetensors import SafetensorError, safe_open
-        except ImportError as error:
-            raise CheckpointError(
-                "reading checkpoints needs safetensors: pip install rpg-jax[llm]"
-            ) from error
-        self.files: dict[str, Any] = {}
-        self.where: dict[str, str] = {}
-        listed = None
-        if (folder / INDEX).is_file():
-            listed = _read_json(folder / INDEX).get("weight_map")
-            if not isinstance(listed, Mapping) or not listed:
-                raise CheckpointError(f"{folder / INDEX}: no weight_map")
-            files = sorted(set(listed.values()))
-            missing = [f for f in files if not (folder / f).is_file()]
-            if missing:
-                raise CheckpointError(
-                    f"{folder}: {len(missing)} of {len(files)} shards missing: "
-                    f"{_some(missing)}. Download the checkpoint again"
-                )
-        else:
-            files = sorted(f.name for f in folder.glob("*.safetensors"))
-            if SINGLE in files:
-                files = [SINGLE]
-            if not files:
-                raise CheckpointError(_no_weights(folder))
-            if len(files) > 1:
-                raise CheckpointError(
-                    f"{folder}: {len(files)} safetensors files but no {INDEX}"
-                )
-        for file in files:
-            try:
-                handle = safe_open(folder / file, framework="np")
-            except (SafetensorError, OSError) as error:
-                raise CheckpointError(
-                    f"{folder / file} is damaged or incomplete ({error}). "
-                    "Download or export it again"
-                ) from error
-            self.files[file] = handle
-            self.where |= dict.fromkeys(handle.keys(), file)
-        if listed is not None:
-            lost = sorted(n for n, f in listed.items() if self.where.get(n) != f)
-            if lost:
-                raise CheckpointError(
-                    f"{folder}: tensors named in {INDEX} are not in their shard: "
-                    f"{_some(lost)}"
-                )
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        return tuple(self.files[self.where[name]].get_slice(name).get_shape())
-
-    def dtype(self, name: str) -> str:
-        stored = self.files[self.where[name]].get_slice(name).get_dtype()
-        if stored not in _READABLE:
-            raise CheckpointError(
-                f"{name} is stored as {stored}: quantised weights are not read"
-            )
-        return _READABLE[stored]
-
-    def read(self, name: str) -> np.ndarray:
-        return self.files[self.where[name]].get_tensor(name)
-
-
-def _match(config: ModelConfig, reader: _Reader, folder: Path) -> dict[str, str]:
+def _match(config: ModelConfig, reader: TensorFiles, folder: Path) -> dict[str, str]:
     """Stored name of every tensor we need; complains of all that does not fit."""
     family = models.family_of(config)
     ours = family.prefixes[0]
@@ -309,7 +145,7 @@ def _match(config: ModelConfig, reader: _Reader, folder: Path) -> dict[str, str]
     for name, spec, _, _ in named_tensors(config):
         stored = prefix + name[len(ours) :] if name.startswith(ours) else name
         names[name] = stored
-        wanted[stored] = _stored_shape(spec)
+        wanted[stored] = stored_shape(spec)
     present = {n for n in reader.where if not n.startswith(family.ignored)}
     problems = []
     missing = sorted(set(wanted) - present)
@@ -324,9 +160,9 @@ def _match(config: ModelConfig, reader: _Reader, folder: Path) -> dict[str, str]
                 "tie_word_embeddings"
             )
     if missing:
-        problems.append(f"{len(missing)} tensors missing: {_some(missing)}")
+        problems.append(f"{len(missing)} tensors missing: {some(missing)}")
     if extra:
-        problems.append(f"{len(extra)} tensors unknown: {_some(sorted(extra))}")
+        problems.append(f"{len(extra)} tensors unknown: {some(sorted(extra))}")
     for name in sorted(set(wanted) & present):
         reader.dtype(name)
         shape = reader.shape(name)
@@ -334,7 +170,7 @@ def _match(config: ModelConfig, reader: _Reader, folder: Path) -> dict[str, str]
             problems.append(f"{name} is {shape}, config.json implies {wanted[name]}")
     if problems:
         raise CheckpointError(
-            f"{folder} does not fit its config.json: {'; '.join(problems[:_SHOWN])}"
+            f"{folder} does not fit its config.json: {'; '.join(problems[:SHOWN])}"
         )
     return names
 
@@ -365,11 +201,11 @@ def _build(
     for i, (path, (_, spec), shape) in enumerate(zip(paths, flat, shapes, strict=True)):
         parts = sources[path]
         if parts[0][1] is None:
-            array = _ours(read(parts[0][0]), spec.kind).astype(shape.dtype)
+            array = from_stored(read(parts[0][0]), spec.kind).astype(shape.dtype)
         else:
             array = np.empty(shape.shape, shape.dtype)
             for name, index in parts:
-                array[index] = _ours(read(name), spec.kind)
+                array[index] = from_stored(read(name), spec.kind)
         if placed is None:
             leaves.append(jnp.asarray(array))
         else:
@@ -379,81 +215,3 @@ def _build(
                 )
             )
     return jax.tree.unflatten(treedef, leaves)
-
-
-def _ours(stored: np.ndarray, kind: str) -> np.ndarray:
-    """A tensor as Hugging Face stores it -> in our layout."""
-    if kind == "kernel":
-        return stored.T
-    return stored[:, 0, :].T if kind == "conv" else stored
-
-
-def _stored_shape(spec: TensorSpec) -> tuple[int, ...]:
-    if spec.kind == "kernel":
-        return spec.shape[::-1]
-    if spec.kind == "conv":
-        return (spec.shape[1], 1, spec.shape[0])
-    return spec.shape
-
-
-def _stored(
-    params: Params, spec: TensorSpec, path: tuple[str, ...], index: int | None
-) -> np.ndarray:
-    """A parameter in the layout that Hugging Face stores."""
-    leaf: Any = params
-    for key in path:
-        leaf = leaf[key]
-    array = np.asarray(leaf if index is None else leaf[index])
-    if spec.kind == "kernel":
-        array = array.T
-    elif spec.kind == "conv":
-        array = array.T[:, None, :]
-    return np.ascontiguousarray(array)
-
-
-def _plan_shards(entries: list, params: Params, limit: int) -> list[list]:
-    shards: list[list] = [[]]
-    size = 0
-    for entry in entries:
-        leaf: Any = params
-        for key in entry[2]:
-            leaf = leaf[key]
-        nbytes = int(np.prod(entry[1].shape)) * leaf.dtype.itemsize
-        if shards[-1] and size + nbytes > limit:
-            shards.append([])
-            size = 0
-        shards[-1].append(entry)
-        size += nbytes
-    return shards
-
-
-def _no_weights(folder: Path) -> str:
-    if any(folder.glob("*.bin")) or any(folder.glob("*.pt")):
-        return (
-            f"{folder}: only pickled PyTorch weights, which are not read; convert them "
-            "to safetensors"
-        )
-    return f"{folder}: no {SINGLE} and no {INDEX}"
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise CheckpointError(
-            f"{path.parent}: no {path.name}; is it a model folder?"
-        ) from error
-    except (ValueError, OSError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
-    if not isinstance(raw, dict):
-        raise CheckpointError(f"{path} holds no JSON object")
-    return raw
-
-
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-
-
-def _some(names: list[str]) -> str:
-    tail = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + tail

@@ -1,0 +1,104 @@
+"""Write a model as a Hugging Face folder of safetensors."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rpg_jax.llm.config import ModelConfig
+from rpg_jax.llm.errors import CheckpointError
+from rpg_jax.llm.tensor_files import INDEX, SINGLE
+from rpg_jax.llm.tensor_names import named_tensors, to_stored
+from rpg_jax.llm.transformer import Params
+
+
+def export_pretrained(
+    path: str | os.PathLike[str],
+    config: ModelConfig,
+    params: Params,
+    *,
+    max_shard_bytes: int = 5_000_000_000,
+    overwrite: bool = False,
+) -> Path:
+    """Write a folder that transformers and ``load_pretrained`` read back unchanged.
+
+    The folder appears under its name only when complete.
+
+    Args:
+        path: folder to create.
+        max_shard_bytes: size above which the tensors are split over several files.
+        overwrite: replace an existing folder.
+
+    Raises:
+        CheckpointError: the folder exists already, or the disk refused (nothing is
+            left behind then, and an existing folder is kept).
+    """
+    from safetensors.numpy import save_file
+
+    path = Path(path)
+    if path.exists() and not overwrite:
+        raise CheckpointError(f"{path} exists already: choose another name")
+    scratch = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    try:
+        scratch.mkdir(parents=True)
+        entries = list(named_tensors(config))
+        shards = _plan_shards(entries, params, max_shard_bytes)
+        weight_map, total = {}, 0
+        for number, shard in enumerate(shards):
+            file = (
+                SINGLE
+                if len(shards) == 1
+                else f"model-{number + 1:05d}-of-{len(shards):05d}.safetensors"
+            )
+            tensors = {name: to_stored(params, s, p, i) for name, s, p, i in shard}
+            save_file(tensors, scratch / file, metadata={"format": "pt"})
+            weight_map |= dict.fromkeys(tensors, file)
+            total += sum(t.nbytes for t in tensors.values())
+        if len(shards) > 1:
+            index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+            _write_json(scratch / INDEX, index)
+        raw = config.to_hf_json()
+        raw["dtype"] = str(params["embed"].dtype)
+        _write_json(scratch / "config.json", raw)
+        for file in scratch.iterdir():
+            with file.open("rb") as handle:
+                os.fsync(handle.fileno())
+        if path.exists():
+            old = path.with_name(f".{path.name}.old-{os.getpid()}")
+            path.rename(old)
+            scratch.rename(path)
+            shutil.rmtree(old)
+        else:
+            scratch.rename(path)
+    except Exception as error:
+        shutil.rmtree(scratch, ignore_errors=True)
+        if isinstance(error, OSError) or type(error).__name__ == "SafetensorError":
+            raise CheckpointError(f"cannot write {path}: {error}") from error
+        raise
+    return path
+
+
+def _plan_shards(entries: list, params: Params, limit: int) -> list[list]:
+    shards: list[list] = [[]]
+    size = 0
+    for entry in entries:
+        leaf: Any = params
+        for key in entry[2]:
+            leaf = leaf[key]
+        nbytes = int(np.prod(entry[1].shape)) * leaf.dtype.itemsize
+        if shards[-1] and size + nbytes > limit:
+            shards.append([])
+            size = 0
+        shards[-1].append(entry)
+        size += nbytes
+    return shards
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
