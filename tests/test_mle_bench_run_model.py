@@ -17,7 +17,7 @@ from mle_run_help import lines
 
 from experiments.corpus.tokenizer import save, train_tokenizer
 from experiments.loop.models import Model
-from experiments.loop.presets import Machine
+from experiments.loop.presets import PRESETS, Machine
 from experiments.loop.protocol import SOUND, Sampling
 from experiments.loop.recorded import MEASURED
 from experiments.loop.signals import Signals
@@ -126,6 +126,18 @@ def test_from_the_command_line_to_the_report(folder, tmp_path):
     for arm in ("rpg", "vanilla"):
         where = Path("spooky-author") / arm / "seed-0"
         assert bare(copy / where) == bare(out / where)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_gives_a_policy(folder, tmp_path, name):
+    """What a preset asks of the machine is what the policy's parts accept."""
+    model = Model(str(folder), PRESETS[name].machine)
+    policy = model.policy(tmp_path, 0, SOUND, get_task("spooky-author"))
+    try:
+        assert policy.restore() == 0
+        assert policy.options.keep == PRESETS[name].machine.keep
+    finally:
+        policy.close()
 
 
 @pytest.mark.slow

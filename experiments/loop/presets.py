@@ -28,7 +28,8 @@ class Machine:
         remat: recompute layers in the backward pass.
         checkpoint_every: steps between checkpoints; answers of the steps between are
             kept, so that a resumed run loses none of them.
-        keep: checkpoints kept.
+        keep: checkpoints kept, at least 2: should the newest be damaged, the one before
+            is taken up.
     """
 
     microbatch: int = 8
@@ -39,6 +40,10 @@ class Machine:
     remat: bool = True
     checkpoint_every: int = 5
     keep: int = 2
+
+    def __post_init__(self) -> None:
+        if self.keep < 2:
+            raise ValueError("keep must be at least 2: one to fall back to")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,9 +138,7 @@ SMOLLM2 = Preset(
 # Answers in groups: scripts of one run while the next group is sampled.
 LARGE = Preset(
     name="large",
-    machine=Machine(
-        group=64, park=True, compute_dtype="bfloat16", checkpoint_every=10, keep=1
-    ),
+    machine=Machine(group=64, park=True, compute_dtype="bfloat16", checkpoint_every=10),
 )
 
 PRESETS = {preset.name: preset for preset in (TINY, SMOLLM2, SMALL, LARGE)}
