@@ -107,7 +107,8 @@ def first_argmax(values: jax.Array) -> jax.Array:
 def categorical(uniform: jax.Array, probabilities: jax.Array) -> jax.Array:
     """Inverse-CDF draw from (possibly unnormalised) probabilities [A], int32 []."""
     cumulative = jnp.cumsum(probabilities)
-    below = cumulative < uniform * cumulative[-1]
+    # <= : at u = 0 an action without probability is not drawn.
+    below = cumulative <= uniform * cumulative[-1]
     return jnp.minimum(below.sum(), probabilities.shape[-1] - 1).astype(jnp.int32)
 
 

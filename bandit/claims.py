@@ -103,10 +103,13 @@ CLAIMS = (
 
 
 def verdict(differences: np.ndarray) -> str:
-    """'lower', 'tie' or 'higher' by the mean against two standard errors, [S]."""
+    """'lower', 'tie' or 'higher' by the mean against two standard errors, [S].
+
+    'unknown' where there is no standard error: one trial says nothing.
+    """
     mean, error = differences.mean(), float(standard_error(differences))
-    if np.isnan(error):
-        return "tie"
+    if not np.isfinite(error):
+        return "unknown"
     if abs(mean) <= BAND * error:
         return "tie"
     return "lower" if mean < 0 else "higher"
@@ -150,6 +153,14 @@ def rows(cells: dict[Cell, CellResult]) -> Iterable[dict]:
                 }
 
 
+def _place(row: dict) -> str:
+    """A cell in which a claim fails, or cannot be judged."""
+    name = f"{row['env']} K={row['num_arms']}"
+    if row["verdict"] == "unknown":
+        return f"{name} (one trial: unknown)"
+    return f"{name} ({row['diff_mean']:+.0f} ± {row['diff_se']:.0f})"
+
+
 def markdown(table: list[dict]) -> str:
     """A summary for people: each claim's count of cells, and where it fails.
 
@@ -173,12 +184,7 @@ def markdown(table: list[dict]) -> str:
                 sum(row["verdict"] == name for row in part)
                 for name in ("lower", "tie", "higher")
             ]
-            failed = [
-                f"{row['env']} K={row['num_arms']} ({row['diff_mean']:+.0f} ± "
-                f"{row['diff_se']:.0f})"
-                for row in part
-                if str(row["holds"]) != "True"
-            ]
+            failed = [_place(row) for row in part if str(row["holds"]) != "True"]
             lines.append(
                 f"| {claim.text} | {selection} | "
                 + " | ".join(map(str, counts))

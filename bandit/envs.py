@@ -124,6 +124,8 @@ def optimal_rate(mean_reward: np.ndarray, mean_duration: np.ndarray) -> float:
       mean_reward: E[r | x, a], [X, A].
       mean_duration: E[delta | x, a] in seconds, [X, A].
     """
+    if not (np.isfinite(mean_reward).all() and (mean_duration > 0).all()):
+        raise ValueError("rewards must be finite and durations positive")
     rows = np.arange(mean_reward.shape[0])
     rate = -np.inf
     greedy = (mean_reward / mean_duration).argmax(axis=1)

@@ -1,7 +1,8 @@
 """Prices of a second: what a policy-gradient agent charges for time, and how it learns.
 
-Each is a ``Price(init, update, rate)`` over single decisions of one trial. Where the
-library has the estimator (``rpg_jax``), the price only feeds it.
+Each is a ``Price(init, update, rate)`` over single decisions of one trial. The slots
+and the cells are laid out for one decision at a time, thousands of trials side by side;
+tests hold them against the library's estimators (``rpg_jax``), which take batches.
 """
 
 from collections.abc import Callable

@@ -128,6 +128,11 @@ def run_cell(
         )
         final = result.regret[-1]
         tuning = np.stack([np.median(final, axis=1), final.mean(axis=1)])
+        if not np.isfinite(tuning).all():
+            raise ValueError(
+                f"{cell.env}, K = {cell.num_arms}, {spec.name}: a tuning setting's "
+                "regret is not finite"
+            )
         selection = ["median", "mean"]
         chosen = [_setting(grid, int(scores.argmin())) for scores in tuning]
     else:

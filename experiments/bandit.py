@@ -282,6 +282,7 @@ def main() -> int:
     try:
         with rundir.sole_writer(folder):
             cells = compute(config, folder, workers)
+            paths = write_results(cells, folder)
     except KeyboardInterrupt:
         print(
             f"stopped; finished cells are kept. Go on with the same flags and "
@@ -292,7 +293,6 @@ def main() -> int:
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    paths = write_results(cells, folder)
     print_table(folder / "result.csv")
     if (folder / "claims.md").exists():
         print((folder / "claims.md").read_text(encoding="utf-8"))
@@ -309,7 +309,12 @@ def _theory(config: Config) -> int:
         print(f"theory checks, seed = {config.seed}\nout = {folder}")
         return 0
     rundir.open_run(folder, {"theory": True, "seed": config.seed}, resume=RESUME.value)
-    return theory.report(folder, seed=config.seed)
+    try:
+        with rundir.sole_writer(folder):
+            return theory.report(folder, seed=config.seed)
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ embedded policy, --model=tiny.
 """
 
 import dataclasses
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ def _settings() -> Any:
     from experiments.corpus.training import Settings
 
     settings = SMALL if SMOKE.value else Settings()
+    if not math.isfinite(SHARPEN.value):
+        raise cli.UsageError(f"--sharpen={SHARPEN.value}: must be finite")
     if not SMOKE.value or STEPS.present:
         recipe = dataclasses.replace(settings.recipe, steps=STEPS.value)
         settings = dataclasses.replace(settings, recipe=recipe)
@@ -125,7 +128,10 @@ def _run(folder: Path, settings: Any) -> None:
         run.close()
     (folder / "held_out.txt").write_text(f"{loss:.4f}\n", encoding="utf-8")
     _samples(model, data)
-    print(f"held-out loss {loss:.4f} nats per token of an answer; model in {model}")
+    print(
+        f"held-out loss {loss:.4f} nats per token of answers and of the scripts that "
+        f"prompts show; model in {model}"
+    )
 
 
 def main() -> int:
@@ -134,6 +140,7 @@ def main() -> int:
     if DRY_RUN.value:
         print(settings)
         return 0
+    from experiments.corpus.training import TrainingError
     from experiments.tasks import TaskError
     from rpg_jax.llm import CheckpointError
 
@@ -144,6 +151,9 @@ def main() -> int:
     try:
         with rundir.sole_writer(folder):
             _run(folder, settings)
+    except TrainingError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     except (TaskError, CheckpointError) as error:
         raise cli.UsageError(str(error)) from error
     except OSError as error:

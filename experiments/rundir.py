@@ -169,4 +169,10 @@ def sole_writer(folder: Path) -> Iterator[None]:
 def _module_and_flags() -> list[str]:
     """The command as it was typed, without this machine's paths."""
     script = Path(sys.argv[0])
-    return [f"{script.parent.name}.{script.stem}", *sys.argv[1:]]
+    return [f"{script.parent.name}.{script.stem}", *map(_placeless, sys.argv[1:])]
+
+
+def _placeless(argument: str) -> str:
+    """--out=/a/b/run -> --out=run."""
+    name, sign, value = argument.rpartition("=")
+    return f"{name}{sign}{Path(value).name}" if value.startswith("/") else argument

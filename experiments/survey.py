@@ -24,6 +24,9 @@ SAMPLES = flags.DEFINE_integer(
     "samples", 24, "Per task, half of them improvements.", lower_bound=2
 )
 WALL = flags.DEFINE_float("wall_limit", 120.0, "Limit of a run, s.", lower_bound=1.0)
+ISOLATION = flags.DEFINE_string(
+    "isolation", "auto", "Least level of the sandbox, as in experiments.mle_bench."
+)
 REFERENCE = flags.DEFINE_string(
     "reference",
     None,
@@ -55,7 +58,16 @@ def _reference_folder() -> Path:
     return Path(__file__).parent.parent / "tests" / "reference_scripts"
 
 
-def _survey(folder: Path, config: dict[str, Any]) -> None:
+def _engine() -> Any:
+    """Our own model's scripts run anywhere; a stranger's need a boundary."""
+    from experiments.loop.machine import prepare_engine
+    from experiments.loop.settings import isolation_of
+
+    least = isolation_of(ISOLATION.value, real=False, model=MODEL.value)
+    return prepare_engine(least)
+
+
+def _survey(folder: Path, config: dict[str, Any], engine: Any) -> None:
     from rich.console import Console
 
     from experiments.corpus import survey_report
@@ -63,7 +75,7 @@ def _survey(folder: Path, config: dict[str, Any]) -> None:
     from experiments.corpus.survey import Sample, summarise, survey_task
     from experiments.corpus.writing import Writer
     from experiments.tasks import prepare_task
-    from sandbox_exec import Level, LocalPool
+    from sandbox_exec import LocalPool
     from sandbox_exec.slots import available_cores
 
     console = Console()
@@ -71,7 +83,7 @@ def _survey(folder: Path, config: dict[str, Any]) -> None:
     writer = Writer.load(MODEL.value)
     # The policy waits while scripts run, so that every core can have its slot.
     cores = available_cores()
-    with LocalPool(slots=len(cores), cores=cores, require=Level.POSIX) as pool:
+    with LocalPool(slots=len(cores), cores=cores, engine=engine) as pool:
         for task in config["tasks"]:
             if task in known.tasks:
                 continue
@@ -118,6 +130,8 @@ def main() -> int:
     from rpg_jax.llm import CheckpointError
 
     config = _config()
+    engine = _engine()
+    config["sandbox"] = engine.level.name
     if DRY_RUN.value:
         print(json.dumps(config, indent=2))
         return 0
@@ -127,12 +141,19 @@ def main() -> int:
     rundir.open_run(folder, config, resume=RESUME.value)
     try:
         with rundir.sole_writer(folder):
-            _survey(folder, config)
+            _survey(folder, config, engine)
     except (TaskError, CheckpointError) as error:
         raise cli.UsageError(str(error)) from error
     except OSError as error:
         print(f"error: {folder}: {error.strerror or error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(
+            f"stopped; finished tasks are kept. Go on with the same flags and "
+            f"--resume --out={folder}",
+            file=sys.stderr,
+        )
+        return 130
     print(f"report: {folder / 'README.md'}")
     return 0
 

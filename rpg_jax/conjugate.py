@@ -18,6 +18,9 @@ import numpy as np
 
 Array = jax.Array
 
+# Least variance that a discounted posterior keeps, in squared units of the data.
+MIN_SCALE = 1e-30
+
 
 class NIW(NamedTuple):
     """Normal-inverse-Wishart parameters; [...] are batch dimensions, d the width."""
@@ -296,7 +299,9 @@ def update(prior: NIW, x: Array, mask: Array | None = None) -> NIW:
 def forget(niw: NIW, factor: float | Array, *, min_nu: float | None = None) -> NIW:
     """Discount a posterior before it serves as the next prior.
 
-    kappa <- f kappa, nu <- max(f nu, min_nu), scale <- f scale; the mean stays.
+    kappa <- f kappa, nu <- max(f nu, min_nu), scale <- f scale; the mean stays. The
+    scale's diagonal stays above 1e-30: under f = 0.3, data without any spread (every
+    reward 0) would take it out of float32 within 80 fits.
 
     Args:
       niw: posterior to discount.
@@ -304,11 +309,14 @@ def forget(niw: NIW, factor: float | Array, *, min_nu: float | None = None) -> N
       min_nu: floor of nu, which keeps the predictive proper; d + 2 if None.
     """
     floor = niw.mean.shape[-1] + 2.0 if min_nu is None else min_nu
+    scale = niw.scale * factor
+    diagonal = jnp.eye(scale.shape[-1], dtype=bool)
+    scale = jnp.where(diagonal, jnp.maximum(scale, MIN_SCALE), scale)
     return NIW(
         mean=niw.mean,
         kappa=niw.kappa * factor,
         nu=jnp.maximum(niw.nu * factor, floor),
-        scale=niw.scale * factor,
+        scale=scale,
         residual=niw.residual,
     )
 

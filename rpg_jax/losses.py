@@ -9,6 +9,7 @@ dividing each sequence by its own length would favour long wrong answers and sho
 ones (Liu et al. 2025, "Understanding R1-Zero-like training").
 """
 
+import math
 from typing import Literal, NamedTuple
 
 import jax
@@ -71,10 +72,14 @@ def _k3(log_ratio: Array) -> Array:
     x = log_ratio
     near = jnp.abs(x) < 0.05
     # Both branches stay finite, so the unused one adds 0 to a gradient and not 0 * inf.
-    far = jnp.where(near, 1, jnp.clip(x, -MAX_LOG_RATIO, MAX_LOG_RATIO))
+    far = jnp.where(near, 1, x)
+    # Beyond -20 the exponential goes on as its tangent: finite, and still a pull back.
+    bent = jnp.maximum(far, -MAX_LOG_RATIO)
+    over = jnp.minimum(far + MAX_LOG_RATIO, 0)
+    beyond = -math.exp(MAX_LOG_RATIO) * over
     x = jnp.where(near, x, 0)
     series = x * x * (1 / 2 - x * (1 / 6 - x * (1 / 24 - x * (1 / 120 - x / 720))))
-    return jnp.where(near, series, jnp.expm1(-far) + far)
+    return jnp.where(near, series, jnp.expm1(-bent) + beyond + far)
 
 
 def kl_estimate(

@@ -74,7 +74,8 @@ def neural(
         return out[..., 0], jax.nn.softplus(out[..., 1])
 
     def update(state: NeuralState, batch: Batch) -> NeuralState:
-        keep, rejected = usable_rows(batch)
+        num_arms = jax.eval_shape(predict, state.params, batch.context)[0].shape[-1]
+        keep, rejected = usable_rows(batch, num_arms=num_arms)
         number = jnp.maximum(jnp.sum(keep, dtype=batch.reward.dtype), 1)
         target = jnp.stack(
             [jnp.where(keep, batch.reward, 0), jnp.where(keep, batch.duration, 0)]

@@ -67,7 +67,7 @@ def sample_predictive(key: Array, niw: NIW, shape: tuple[int, ...]) -> Array:
     radius = jnp.sqrt(t.df * jnp.expm1(-2 / t.df * log_tail))
     angle = jax.random.uniform(key_angle, shape, dtype, maxval=2 * math.pi)
     z = radius[..., None] * jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=-1)
-    a = jnp.sqrt(t.shape[0, 0])
+    a = jnp.sqrt(jnp.maximum(t.shape[0, 0], float(jnp.finfo(dtype).tiny)))
     b = t.shape[0, 1] / a
     c = jnp.sqrt(jnp.maximum(t.shape[1, 1] - b * b, 0))
     first = t.loc[0] + a * z[..., 0]
@@ -172,7 +172,7 @@ def ratio_quantile(
         total = (n - 1) * mean + m_r + m.edge_r - q * m.edge_d
         above = (1 + jnp.tanh(0.8 * total / (sd * root))) / 2  # nearly Phi
         z = normal_score(above)
-        w = _pearson_quantile(z, third / (second * sd) / root)
+        w = _pearson_quantile(z, third / second / sd / root)
         slope = w * (q * m.dd - m.rd) / (sd * root) - m.d
         return mean + sd * w / root, slope
 

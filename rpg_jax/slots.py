@@ -64,7 +64,9 @@ def niw_slots(
         raise ValueError(f"a fit needs two slots or more, got {num_slots}")
     if (age is not None and age < 0) or (fit_every is not None and fit_every < 1):
         raise ValueError(f"need age >= 0, fit_every >= 1, got {age}, {fit_every}")
-    check_unit(forgetting=forgetting, quantile=quantile)
+    check_unit(forgetting=forgetting, quantile=None)
+    if not 0.5 <= quantile < 1.0:
+        raise ValueError(f"quantile must be in [0.5, 1), got {quantile}")
     first = conjugate.niw_prior() if prior is None else prior
 
     def init() -> SlotState:

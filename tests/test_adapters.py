@@ -104,6 +104,32 @@ def test_verl_form():
         compute(["d"], ["a"], [None], [{}])
 
 
+def test_contexts_and_actions_reach_the_estimator():
+    estimator = rpg_jax.niw(num_contexts=2, num_arms=3)
+    contexts, actions = [0, 1, 1], [2, 0, 1]
+    reward = trl.reward_function(
+        lambda **_: (REWARD, SECONDS, contexts, actions), estimator, initial_rate=0.0
+    )
+    reward(prompts=["p"] * 3, completions=["a"] * 3)
+    direct = RelativeReward(estimator, initial_rate=0.0)
+    direct(REWARD, SECONDS, context=contexts, action=actions)
+    assert reward.relative.rate == direct.rate > 0
+    short = trl.reward_function(lambda **_: (REWARD, SECONDS, [0]), estimator)
+    with pytest.raises(ValueError, match="1 contexts for 3"):
+        short(prompts=["p"] * 3, completions=["a"] * 3)
+    alone = trl.reward_function(lambda **_: (REWARD,), estimator)
+    with pytest.raises(ValueError, match="returned 1 lists"):
+        alone(prompts=["p"] * 3, completions=["a"] * 3)
+
+
+def test_a_rate_that_is_not_finite_charges_nothing():
+    broken = rpg_jax.empirical()._replace(rate=lambda state, rho_k: np.float32("nan"))
+    relative = RelativeReward(broken, initial_rate=0.0)
+    with pytest.raises(ValueError, match="rate is nan"):
+        relative(REWARD, SECONDS)
+    assert relative.rate == 0.0
+
+
 def test_tunix_form():
     reward = tunix.reward_function(lambda **_: (REWARD, SECONDS), initial_rate=0.05)
     got = reward(prompts=["p"] * 3, completions=["a"] * 3)

@@ -187,7 +187,7 @@ def test_verdicts_against_two_standard_errors():
     assert claims.verdict(noise + 1.9 * error) == "tie"
     assert claims.verdict(noise + 2.1 * error) == "higher"
     assert claims.verdict(noise - 2.1 * error) == "lower"
-    assert claims.verdict(np.ones(1)) == "tie"
+    assert claims.verdict(np.ones(1)) == "unknown"
 
 
 def test_claims_name_the_cells_where_they_fail(tuned):
@@ -217,4 +217,8 @@ def test_claims_name_the_cells_where_they_fail(tuned):
     assert ("paper-2", "median", "E4") not in found
     text = claims.markdown(table)
     assert "E1 K=3 (+1 ± 0)" in text
+    alone = {key: r._replace(regret=r.regret[..., :1]) for key, r in cells.items()}
+    single = list(claims.rows(alone))
+    assert {row["holds"] for row in single} == {"False"}
+    assert "0 of 2 | E1 K=3 (one trial: unknown)" in claims.markdown(single)
     assert "1 of 2" in text

@@ -181,6 +181,15 @@ def test_k3_is_accurate_at_every_size():
         np.testing.assert_allclose(slope[i], -math.expm1(-value), rtol=1e-4, atol=1e-12)
 
 
+def test_k3_pulls_back_however_far_the_policy_has_gone():
+    x = jnp.asarray([-1000.0, -21.0, 21.0, 1000.0])
+    got, slope = KL["k3"](x, jnp.zeros(4), jnp.ones(4, bool))
+    assert np.isfinite(got).all()
+    assert (slope[:2] < -1e8).all()
+    np.testing.assert_allclose(slope[2:], 1.0)
+    np.testing.assert_allclose(got[2:], x[2:] - 1, rtol=1e-6)
+
+
 def test_kl_estimators_average_to_the_exact_divergence():
     rng = np.random.default_rng(2)
     p = rng.dirichlet(np.ones(6))

@@ -93,15 +93,19 @@ def test_bad_rows_are_counted_and_change_nothing(world, name):
     reward[[0, 1, 2]] = np.nan, np.inf, -1e30
     duration[[3, 4, 5, 6]] = 0, -1, np.nan, np.inf
     bad = np.arange(7)
+    action = np.asarray(clean.action).copy()
     if name in ("niw", "niw_log", "niw_quantile", "niw_slots_context"):
         context[[7, 8]] = -1, X
         bad = np.arange(9)
+    if name in ("niw", "niw_log", "niw_quantile", "neural"):
+        action[[9, 10]] = -1, A
+        bad = np.append(bad, [9, 10])
     reward[20] = duration[20] = np.nan  # masked out below: nobody asked for it
     mask = np.ones(B, bool)
     mask[20] = False
     dirty = Batch(
         context=jnp.asarray(context),
-        action=clean.action,
+        action=jnp.asarray(action),
         reward=jnp.asarray(reward),
         duration=jnp.asarray(duration),
         mask=jnp.asarray(mask),
@@ -297,6 +301,33 @@ def test_slots_follow_the_papers_bookkeeping():
     np.testing.assert_allclose(state.reward, want_r, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(state.duration, want_d, rtol=1e-5)
     np.testing.assert_allclose(rate(state, 0.0), want, rtol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["analytic", "sampled"])
+def test_a_long_run_without_any_reward_has_rate_zero(form):
+    """Each fit keeps 0.3 of the scale: 80 fits would take it out of float32."""
+    seconds = jnp.asarray(np.random.default_rng(0).lognormal(1, 0.5, 16), jnp.float32)
+
+    @jax.jit
+    def fit(niw, key):
+        slots = jnp.zeros(16), seconds, jnp.ones(16, bool)
+        fitted = conjugate.fit_slots(niw, *slots, forgetting=0.3)
+        if form == "analytic":
+            rate = ratio.slot_rate(fitted.niw, fitted.count)
+        else:
+            rate = ratio.ratio_quantile_sampled(
+                key, fitted.niw, fitted.count, num_batches=50, max_count=16
+            )
+        return fitted.niw, rate
+
+    niw, found = conjugate.niw_prior(), []
+    for k in range(200):
+        niw, rate = fit(niw, jax.random.key(k))
+        found.append(float(rate))
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found[100:], 0.0, atol=1e-12)
+    assert np.isfinite(niw.scale).all()
+    assert np.linalg.eigvalsh(np.asarray(niw.scale, np.float64)).min() > 0
 
 
 def test_slots_by_context_keep_lifetime_sums():

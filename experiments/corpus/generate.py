@@ -230,6 +230,6 @@ def _random_score(task: Task, rng: np.random.Generator) -> float:
     """A score that the metric could give; it says nothing about the script."""
     if task.higher_is_better:
         return float(rng.uniform(0.4, 1.0))
-    # From a fortieth to twice the competition's median, on a logarithmic scale.
+    # From a fortieth to eight times the competition's median, on a logarithmic scale.
     scale = max(abs(task.medals.median), 1e-3)
     return float(scale * np.exp(rng.uniform(math.log(0.025), math.log(8))))

@@ -35,13 +35,14 @@ def read(folder: Path) -> Known:
     path = folder / SAMPLES
     if not path.exists():
         return known
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             record = json.loads(line)
-        except ValueError:
+            samples = [Sample(**row) for row in record["samples"]]
+            task, cheap = record["task"], record["cheap"]
+        except (ValueError, KeyError, TypeError):
             break
-        known.tasks[record["task"]] = [Sample(**row) for row in record["samples"]]
-        known.cheap[record["task"]] = record["cheap"]
+        known.tasks[task], known.cheap[task] = samples, cheap
     return known
 
 
@@ -152,7 +153,8 @@ def _page(folder: Path, known: Known, rows: Sequence[Row]) -> str:
         "",
         f"`{' '.join(run['command'])}`, {run['started'][:10]}, {machine['cpu']}, "
         f"{machine['cores']} cores; temperature 1, {run['config']['data']} data, "
-        "validation split, one sandbox slot per core.",
+        f"validation split, one sandbox slot per core, isolation "
+        f"{run['config']['sandbox']}.",
         "",
         f"- {total.samples} samples: {total.parse:.1%} parse, {total.run:.1%} run to "
         f"their end and leave a file, {total.valid:.1%} are valid submissions; "

@@ -50,7 +50,7 @@ class TeachInfo(NamedTuple):
     """Of one update: losses in nats per token, and the gradient's norm."""
 
     loss: jax.Array  # weighted, what is minimised
-    answer_loss: jax.Array  # completions alone
+    answer_loss: jax.Array  # tokens of weight 1
     grad_norm: jax.Array
 
 
@@ -131,7 +131,9 @@ def optimizer(recipe: Recipe) -> optax.GradientTransformation:
 
 
 def losses(config: Qwen35Config, params: Any, batch: Batch) -> tuple[Any, Any]:
-    """-sum w_t log p(y_t | y_<t) / sum w_t: over all tokens, and over completions.
+    """-sum w_t log p(y_t | y_<t) / sum w_t: over all tokens, and over those of weight 1.
+
+    Weight 1 have completions and the scripts that improve prompts show.
 
     Args:
         config: of the model.
@@ -197,7 +199,7 @@ def sharpened(params: Any, factor: float) -> Any:
 
 
 def held_out(config: Qwen35Config, params: Any, batches: Iterable[Batch]) -> float:
-    """Nats per token of the completions of batches that were not trained on."""
+    """Nats per token of weight 1 of batches that were not trained on."""
     loss = jax.jit(lambda p, b: losses(config, p, b)[1])
     total, count = 0.0, 0.0
     for batch in batches:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import hashlib
+import math
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -80,6 +81,10 @@ SMOKE = Settings(
 )
 
 
+class TrainingError(RuntimeError):
+    """Training cannot go on; the message is one line."""
+
+
 class Training:
     """A run that can be stepped, stopped and gone on with.
 
@@ -107,7 +112,7 @@ class Training:
         )
         init, self._update = make_teacher(self.config, settings.recipe)
         self.state: TeachState = init(jax.random.key(settings.seed))
-        self.place, self.step = Place(), 0
+        self.place, self.step, self._saved = Place(), 0, -1
         self._store = Checkpoints(folder / "checkpoints", max_to_keep=2)
         self._restore()
 
@@ -130,19 +135,23 @@ class Training:
         if found is None:
             return
         self.state = TeachState(**found.items["state"])
-        self.step = found.step
+        self.step = self._saved = found.step
         self.place = Place(*found.meta["place"])
 
     def checkpoint(self) -> None:
         """Keep the state; losses of later updates are written again on resuming."""
         meta = {"place": list(self.place)}
         self._store.save(self.step, {"state": self.state._asdict()}, meta)
+        self._saved = self.step
 
     def run(self, on_step: Callable[[int, dict[str, float]], None]) -> None:
         """Update to the end of the recipe.
 
         Args:
             on_step: called after each update with its number and its row of losses.
+
+        Raises:
+            TrainingError: a loss is not finite; the last checkpoint stays.
         """
         path = self.folder / "losses.csv"
         rows = _rows_before(path, self.step)
@@ -157,6 +166,11 @@ class Training:
                 begin = time.monotonic()
                 self.state, info = self._update(self.state, batch)
                 row = {name: float(value) for name, value in info._asdict().items()}
+                if not math.isfinite(row["loss"] + row["grad_norm"]):
+                    raise TrainingError(
+                        f"update {self.step + 1}: loss {row['loss']}, gradient "
+                        f"{row['grad_norm']}; lower the rates of the recipe"
+                    )
                 self.step, self.place = self.step + 1, after
                 row |= {
                     "step": self.step,
@@ -168,7 +182,8 @@ class Training:
                 on_step(self.step, row)
                 if self.step % self.settings.checkpoint_every == 0:
                     self.checkpoint()
-        self.checkpoint()
+        if self._saved != self.step:
+            self.checkpoint()
 
     def held_out_batches(self) -> list[Batch]:
         """Batches of other examples than those trained on."""
@@ -177,7 +192,7 @@ class Training:
         ).block(0)
 
     def held_out_loss(self) -> float:
-        """Nats per token of completions that were not trained on."""
+        """Nats per token of answers and shown scripts that were not trained on."""
         return held_out(self.config, self.state.params, self.held_out_batches())
 
     def export(self) -> Path:
@@ -211,11 +226,11 @@ def _rows_before(path: Path, step: int) -> list[dict[str, str]]:
 
 
 def write_sums(folder: Path) -> Path:
-    """SHA256SUMS of every other file of a folder, as sha256sum writes it."""
+    """SHA256SUMS of a model's files, as sha256sum writes it; its card is not one."""
     lines = [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
         for path in sorted(folder.iterdir())
-        if path.name != "SHA256SUMS" and path.is_file()
+        if path.name != "SHA256SUMS" and path.suffix != ".md" and path.is_file()
     ]
     path = folder / "SHA256SUMS"
     path.write_text("".join(lines), encoding="utf-8")

@@ -1,6 +1,8 @@
 """The state that every adapter shares: a rate estimator on the host side."""
 
+import math
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -88,6 +90,8 @@ class RelativeReward:
                     "large for its precision, or context or action out of its range"
                 )
             fresh = float(self._rate(state, self.rate))
+            if not math.isfinite(fresh):
+                raise ValueError(f"the estimator's rate is {fresh}; nothing is charged")
             price = fresh if self._current is None else self._current
             self._state, self._current = state, fresh
         return np.asarray(reward, np.float64) - price * seconds
@@ -114,6 +118,31 @@ class RelativeReward:
         restored = [jnp.asarray(v) for v in saved["leaves"]]
         self._state = jax.tree.unflatten(structure, restored)
         self._current = saved["rate"]
+
+
+def measured(found: Sequence[Sequence[float]], number: int) -> dict[str, Any]:
+    """What an adapter's ``execute`` returned, as arguments of ``RelativeReward``.
+
+    Args:
+      found: (rewards, seconds[, contexts[, actions]]).
+      number: completions.
+
+    Raises:
+      ValueError: another number of lists, or of entries.
+    """
+    names = ("reward", "duration", "context", "action")
+    if not 2 <= len(found) <= len(names):
+        raise ValueError(
+            f"execute returned {len(found)} lists: want rewards, seconds and, if the "
+            "estimator needs them, contexts and actions"
+        )
+    fields = dict(zip(names, found, strict=False))
+    for name, values in fields.items():
+        if len(values) != number:
+            raise ValueError(
+                f"execute returned {len(values)} {name}s for {number} completions"
+            )
+    return fields
 
 
 def _padded(batch):

@@ -11,6 +11,11 @@ lists and returns a list of floats. Usage:
         return [r.score for r in runs], [r.seconds for r in runs]
 
     reward = trl.reward_function(execute, niw_slots(num_slots=64))
+
+Estimators with contexts (``by_context``, per-cell ``niw``) need a third list from
+``execute``: the context of each completion, such as the number of its prompt; and a
+fourth, its action, where the estimator has actions.
+
     trainer = GRPOTrainer(..., reward_funcs=[reward])
 
 The trainer should not divide by the group's standard deviation (``scale_rewards``
@@ -23,10 +28,10 @@ from typing import Any
 
 import numpy as np
 
-from rpg_jax.adapters.relative import RelativeReward
+from rpg_jax.adapters.relative import RelativeReward, measured
 from rpg_jax.types import RateEstimator
 
-Execute = Callable[..., tuple[Sequence[float], Sequence[float]]]
+Execute = Callable[..., Sequence[Sequence[float]]]
 
 
 def reward_function(
@@ -39,7 +44,8 @@ def reward_function(
     """A TRL reward function that charges for time.
 
     Args:
-      execute: (prompts, completions, **columns) -> (rewards, seconds), one each per
+      execute: (prompts, completions, **columns) -> (rewards, seconds) or (rewards,
+        seconds, contexts) or (rewards, seconds, contexts, actions), one each per
         completion.
       estimator: rate estimator; sum of rewards over sum of seconds if None.
       initial_rate: reward per second before there is data; see ``RelativeReward``.
@@ -51,13 +57,11 @@ def reward_function(
     relative = RelativeReward(estimator, initial_rate=initial_rate)
 
     def reward(prompts: Sequence, completions: Sequence, **columns: Any) -> list[float]:
-        rewards, seconds = execute(prompts=prompts, completions=completions, **columns)
-        if len(rewards) != len(completions):
-            raise ValueError(
-                f"execute returned {len(rewards)} rewards for {len(completions)} "
-                "completions"
-            )
-        return np.asarray(relative(rewards, seconds)).tolist()
+        found = measured(
+            execute(prompts=prompts, completions=completions, **columns),
+            len(completions),
+        )
+        return np.asarray(relative(**found)).tolist()
 
     reward.__name__ = name
     reward.relative = relative

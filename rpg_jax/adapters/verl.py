@@ -19,10 +19,10 @@ The rate lives in the process that computes rewards: use one reward worker.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rpg_jax.adapters.relative import RelativeReward
+from rpg_jax.adapters.relative import RelativeReward, measured
 from rpg_jax.types import RateEstimator
 
-Execute = Callable[..., tuple[Sequence[float], Sequence[float]]]
+Execute = Callable[..., Sequence[Sequence[float]]]
 
 
 def score_function(
@@ -34,7 +34,8 @@ def score_function(
     """A batched verl score function that charges for time.
 
     Args:
-      execute: verl's keyword lists -> (rewards, seconds), one each per solution.
+      execute: verl's keyword lists -> (rewards, seconds), or with contexts and actions
+        as in ``rpg_jax.adapters.trl``, one each per solution.
       estimator: rate estimator; sum of rewards over sum of seconds if None.
       initial_rate: reward per second before there is data; see ``RelativeReward``.
 
@@ -50,19 +51,17 @@ def score_function(
         extra_infos: Sequence,
         **kwargs: Any,
     ) -> list[dict[str, float]]:
-        rewards, seconds = execute(
-            data_sources=data_sources,
-            solution_strs=solution_strs,
-            ground_truths=ground_truths,
-            extra_infos=extra_infos,
-            **kwargs,
+        found = measured(
+            execute(
+                data_sources=data_sources,
+                solution_strs=solution_strs,
+                ground_truths=ground_truths,
+                extra_infos=extra_infos,
+                **kwargs,
+            ),
+            len(solution_strs),
         )
-        if len(rewards) != len(solution_strs):
-            raise ValueError(
-                f"execute returned {len(rewards)} rewards for {len(solution_strs)} "
-                "solutions"
-            )
-        scores = relative(rewards, seconds)
+        scores = relative(**found)
         return [
             {
                 "score": float(score),
@@ -70,7 +69,9 @@ def score_function(
                 "seconds": float(second),
                 "rate": relative.rate,
             }
-            for score, reward, second in zip(scores, rewards, seconds, strict=True)
+            for score, reward, second in zip(
+                scores, found["reward"], found["duration"], strict=True
+            )
         ]
 
     compute_score.relative = relative

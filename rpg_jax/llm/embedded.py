@@ -10,6 +10,7 @@ from rpg_jax.llm.errors import CheckpointError
 
 FOLDER = Path(__file__).parent / "tiny"
 SUMS = "SHA256SUMS"
+REQUIRED = ("config.json", "model.safetensors", "tokenizer.json")
 _ADVICE = "install rpg-jax again, or restore the files of rpg_jax/llm/tiny from git"
 
 
@@ -46,6 +47,11 @@ def check_sums(folder: Path) -> None:
         raise CheckpointError(
             f"{folder.name}/{SUMS} cannot be read ({error}): {_ADVICE}"
         ) from None
+    lost = [name for name in REQUIRED if name not in wanted]
+    if lost:
+        raise CheckpointError(
+            f"{folder.name}/{SUMS} does not list {', '.join(lost)}: {_ADVICE}"
+        )
     for name, digest in wanted.items():
         path = folder / name
         try:
