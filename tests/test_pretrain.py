@@ -203,9 +203,20 @@ def shipped(tmp_path):
     folder = tmp_path / "tiny"
     folder.mkdir()
     (folder / "config.json").write_text("{}")
+    (folder / "tokenizer.json").write_text("{}")
     (folder / "model.safetensors").write_bytes(b"weights")
     write_sums(folder)
     return folder
+
+
+def test_a_card_may_change_and_a_list_may_not_be_cut(shipped):
+    (shipped / "README.md").write_text("card")
+    assert "README.md" not in write_sums(shipped).read_text()
+    assert embedded_folder(shipped) == shipped
+    lines = (shipped / "SHA256SUMS").read_text().splitlines()
+    (shipped / "SHA256SUMS").write_text(lines[0] + "\n")
+    with pytest.raises(CheckpointError, match="does not list model.safetensors"):
+        embedded_folder(shipped)
 
 
 def test_whole_files_pass(shipped):
