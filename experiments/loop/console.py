@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.spinner import Spinner
 from rich.table import Table
 
-from experiments.loop.gather import PHASES
+from experiments.loop.phases import PHASES
 from experiments.loop.results import Row, mean
 from experiments.loop.schedule import Budget
 from experiments.loop.trainer import Loop

@@ -1,6 +1,5 @@
 """One step's attempts: prompts, answers, runs and grades, recorded as they finish."""
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -12,12 +11,11 @@ from experiments.loop.accounts import Cell
 from experiments.loop.chains import Entry
 from experiments.loop.errors import LoopError, ReplayError, Stopped
 from experiments.loop.ledger import Ledger, read_at
+from experiments.loop.phases import Phases
 from experiments.loop.policy import Drafts, Generation, Policy
 from experiments.loop.recorded import Located, Recording, check_script
 from experiments.tasks.prompts import Attempt
 from sandbox_exec.protocol import RunRecord
-
-PHASES = ("sample", "execute", "grade", "update", "other")
 
 
 class Hooks(NamedTuple):
@@ -40,30 +38,6 @@ class Hooks(NamedTuple):
 class _Waiting(NamedTuple):
     identity: dict[str, Any]
     generation_s: float
-
-
-class Phases:
-    """Seconds by phase; what lies between them is ``other``."""
-
-    def __init__(self, clock: Callable[[], float]):
-        self._clock = clock
-        self._begin = clock()
-        self._spent = dict.fromkeys(PHASES, 0.0)
-
-    @contextlib.contextmanager
-    def __call__(self, name: str) -> Iterator[None]:
-        """Adds the time inside a ``with`` block to a phase."""
-        begin = self._clock()
-        try:
-            yield
-        finally:
-            self._spent[name] += self._clock() - begin
-
-    def done(self) -> dict[str, float]:
-        """Seconds of each phase, in ``PHASES``."""
-        whole = self._clock() - self._begin
-        rest = whole - sum(self._spent.values())
-        return self._spent | {"other": max(rest, 0.0)}
 
 
 class Gatherer:
@@ -109,7 +83,7 @@ class Gatherer:
         Raises:
             Stopped: Ctrl-C; what had finished is in the ledger.
         """
-        self._best = best
+        self._best, self._phases = best, phases
         prompts, parents = self._prompts(parents)
         on_record = self._recording.attempts(step)
         generations: list[Generation] = []
@@ -137,7 +111,8 @@ class Gatherer:
                     self._collect(waiting, done)
             self._wait(waiting, done, phases)
         except KeyboardInterrupt:
-            self._collect(waiting, done)
+            with phases("grade"):
+                self._collect(waiting, done)
             raise Stopped(
                 f"stopped in step {step}: {len(done)} of {len(prompts)} of its "
                 f"attempts and all steps before it are in {self._ledger.path}; go on "
@@ -192,6 +167,7 @@ class Gatherer:
                 generation = next(groups, None)
                 if generation is not None:
                     self.drafts.save(step, generation)
+                    phases.mark()
             if generation is None:
                 break
             for row in generation.rows:
@@ -310,4 +286,6 @@ class Gatherer:
             grading_s=grading_s,
             best=self._best,
         )
-        return self._ledger.append(record), record
+        offset = self._ledger.append(record)
+        self._phases.mark()
+        return offset, record

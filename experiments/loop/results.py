@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.loop.final import best_final
-from experiments.loop.gather import PHASES
 from experiments.loop.ledger import read
+from experiments.loop.phases import PHASES
 from experiments.loop.policy import write_through
 from experiments.loop.recorded import ATTEMPTS, METRICS, by_step
 

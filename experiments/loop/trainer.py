@@ -15,8 +15,9 @@ from typing import Any
 from experiments.loop.accounts import Accounts, Cell
 from experiments.loop.attempts import INFRASTRUCTURE
 from experiments.loop.errors import LoopError
-from experiments.loop.gather import PHASES, Gatherer, Hooks, Phases
+from experiments.loop.gather import Gatherer, Hooks
 from experiments.loop.ledger import Ledger
+from experiments.loop.phases import PHASES, Phases, Unfinished
 from experiments.loop.recorded import (
     ATTEMPTS,
     METRICS,
@@ -25,6 +26,10 @@ from experiments.loop.recorded import (
     check_metrics,
     need_whole,
 )
+
+
+class _Lost(LoopError):
+    """Every attempt of a step met an infrastructure error."""
 
 
 class Loop:
@@ -59,6 +64,7 @@ class Loop:
         self.total_s = 0.0
         self.phase_s = dict.fromkeys(PHASES, 0.0)
         self._clock = clock
+        self._unfinished = Unfinished(self.folder)
         with contextlib.ExitStack() as stack:
             self._ledger = stack.enter_context(Ledger(self.folder / ATTEMPTS))
             self._metrics = stack.enter_context(
@@ -144,12 +150,36 @@ class Loop:
             Stopped: Ctrl-C; what had finished is in the ledger.
             LoopError: one line that says what happened and how to go on.
         """
-        step, phases = self.next_step, Phases(self._clock)
+        step = self.next_step
+        phases = self._phases(step)
+        try:
+            return self._step(step, phases)
+        except _Lost:
+            # Their scripts run again: a broken machine is not the run's expense.
+            phases.mark(without=("execute", "grade"))
+            raise
+        except BaseException:
+            phases.mark()
+            raise
+
+    def _phases(self, step: int) -> Phases:
+        """The step's seconds, with those from before a stop; committed ones count."""
+        if self._recording.metrics(step) is not None or self.replaying:
+            return Phases(self._clock)
+        before = self._unfinished.load(step)
+        if before is None:
+            kept = self._gatherer.drafts.load(step)
+            before = {"sample": float(sum(g.seconds.sum() for g in kept))}
+        return Phases(
+            self._clock, before, lambda spent: self._unfinished.keep(step, spent)
+        )
+
+    def _step(self, step: int, phases: Phases) -> dict[str, Any]:
         generations, located = self._gatherer.attempts(
             step, self.accounts.next_states(), self.accounts.best, phases
         )
         if all(r["status"] == INFRASTRUCTURE for _, r in located):
-            raise LoopError(
+            raise _Lost(
                 f"step {step}: every attempt met an infrastructure error (the first: "
                 f"{located[0][1]['reason']}). Nothing was learned from it; put that "
                 "right and --resume"
@@ -187,6 +217,7 @@ class Loop:
             numbers["finished_at"] = done["finished_at"]
         if step not in self._metrics:
             self._metrics.append(numbers)
+            self._unfinished.drop()
         if self.next_step % self.cell.checkpoint_every == 0:
             self.checkpoint()
         return numbers
