@@ -67,6 +67,7 @@ def export_pretrained(
         raw["dtype"] = str(params["embed"].dtype)
         _write_json(scratch / "config.json", raw)
         for file in scratch.iterdir():
+            file.chmod(0o644)  # safetensors writes for its owner alone
             with file.open("rb") as handle:
                 os.fsync(handle.fileno())
         if path.exists():
