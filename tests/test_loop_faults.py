@@ -11,7 +11,9 @@ import pytest
 
 from experiments.loop import policy as policy_module
 from experiments.loop.errors import LoopError, Stopped
+from experiments.loop.schedule import Budget, run
 from experiments.loop.trainer import Loop
+from experiments.reporting.curves import read_chains
 from experiments.tasks.grading import Grade
 
 GOOD = (0.9, 5.0)
@@ -164,6 +166,24 @@ def test_empty_answers_for_a_whole_batch(tmp_path):
     assert {r["status"] for r in rows} == {"no_script"}
     assert all(r["delta_s"] >= 0.1 and r["reward"] == 0 for r in rows)
     assert second["valid_share"] > 0
+
+
+@pytest.mark.parametrize("clock", ["execution", "attempt"])
+def test_answers_without_scripts_use_up_a_budget(tmp_path, clock):
+    """They take no time to run; a budget of seconds must end all the same."""
+
+    class Mute(helper.ScriptedPolicy):
+        def sample(self, step, rows, prompts):
+            for group in super().sample(step, rows, prompts):
+                texts = ("no code",) * len(group.rows)
+                yield group._replace(texts=texts, seconds=0 * group.seconds)
+
+    with _loop(tmp_path, Mute(tmp_path)) as loop:
+        run([loop], Budget(seconds=0.95, steps=50, clock=clock))
+        assert loop.next_step == 10  # of a tenth of a second each
+        assert loop.used()[clock] == pytest.approx(1.0)
+    for chain in read_chains(tmp_path, helper.TASK, baseline=0.5):
+        assert chain.time[-1] == pytest.approx(1.0)
 
 
 def test_a_start_of_failures_does_not_freeze_learning(tmp_path):

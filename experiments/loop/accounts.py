@@ -16,7 +16,7 @@ from experiments.loop.protocol import Protocol
 from experiments.loop.rate import RateModel
 from experiments.loop.recorded import Located
 from experiments.loop.signals import Signals, make_signals, on_policy_rate, rows_of
-from experiments.tasks.rewards import oriented
+from experiments.tasks.rewards import MIN_SECONDS, oriented
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,8 +135,10 @@ class Accounts:
         if record["delta_s"] is None:
             return
         chain = record["chain"]
-        self.execution_s[chain] += record["execution_s"]
-        self.attempt_s[chain] += record["execution_s"] + record["generation_s"]
+        # As in a rate: an answer without a script must not leave a budget as it is.
+        spent = record["execution_s"]
+        self.execution_s[chain] += max(spent, MIN_SECONDS)
+        self.attempt_s[chain] += max(spent + record["generation_s"], MIN_SECONDS)
         if not record["valid"]:
             return
         value, score = record["value"], record["score"]

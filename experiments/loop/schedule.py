@@ -19,7 +19,8 @@ class Budget:
         steps: number of steps, or None.
         clock: ``total`` (wall time of the run's own phases; the others' turns do not
             count), ``attempt`` (generation and execution) or ``execution``, the latter
-            two as means over chains. A step that has begun is finished.
+            two as means over chains, at least a tenth of a second an attempt. A step
+            that has begun is finished.
     """
 
     seconds: float | None = None

@@ -77,7 +77,12 @@ def read_budget(
     for arm in experiment.arms(task):
         for cell in experiment.of(task, arm):
             found = curves.read_chains(
-                cell.folder, task, baseline=baseline, clock=clock, curve=curve
+                cell.folder,
+                task,
+                baseline=baseline,
+                clock=clock,
+                curve=curve,
+                steps=cell.steps,
             )
             if found:
                 chains.setdefault(arm, {})[cell.seed] = found

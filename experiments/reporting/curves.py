@@ -1,9 +1,9 @@
 """Budget curves: what a chain had reached after so many seconds.
 
 Per chain, attempts in order: T_i is the running sum of seconds over all of them,
-failures included. The chain's value is a right-continuous step function of time, the
-sample submission's score before its first valid attempt. A curve is the mean over
-chains on the union of their event times.
+failures included, at least a tenth of a second each. The chain's value is a
+right-continuous step function of time, the sample submission's score before its first
+valid attempt. A curve is the mean over chains on the union of their event times.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ import numpy as np
 from experiments.loop.ledger import read
 from experiments.loop.recorded import ATTEMPTS, METRICS, by_step
 from experiments.tasks.registry import Task
-from experiments.tasks.rewards import oriented
+from experiments.tasks.rewards import MIN_SECONDS, oriented
 
 CURVES = ("best", "last", "mean")
 CLOCKS = ("execution", "total")
@@ -84,6 +84,7 @@ def read_chains(
     baseline: float,
     clock: str = "execution",
     curve: str = "best",
+    steps: int | None = None,
 ) -> list[Chain]:
     """The chains of a run, from its records.
 
@@ -94,6 +95,7 @@ def read_chains(
         clock: ``execution``, or ``total``: generation, execution, grading and an equal
             share of each step's update.
         curve: see ``chain``.
+        steps: number of committed steps; later attempts do not count. None: all do.
 
     Returns:
         One per chain that has an attempt. Attempts that the machinery lost are not the
@@ -110,6 +112,8 @@ def read_chains(
     seconds: dict[int, list[float]] = {}
     scores: dict[int, list[float | None]] = {}
     for step, located in by_step(folder / ATTEMPTS):
+        if steps is not None and step >= steps:
+            break
         for _, record in located:
             if record["delta_s"] is None:
                 continue
@@ -117,7 +121,7 @@ def read_chains(
             if clock == "total":
                 spent += record["generation_s"] + record["grading_s"]
                 spent += update.get(step, 0.0)
-            seconds.setdefault(record["chain"], []).append(spent)
+            seconds.setdefault(record["chain"], []).append(max(spent, MIN_SECONDS))
             scores.setdefault(record["chain"], []).append(record["score"])
     return [
         chain(seconds[i], scores[i], baseline=baseline, task=task, curve=curve)
