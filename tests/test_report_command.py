@@ -103,10 +103,10 @@ def test_usage(tmp_path, run):
     assert "name the folder" in refused()
     assert "there is no folder" in refused(tmp_path / "none")
     (tmp_path / "empty").mkdir()
-    assert "no attempts are on record" in refused(tmp_path / "empty")
+    assert "no finished step is on record" in refused(tmp_path / "empty")
     for path in run.glob("*/*/*/attempts.jsonl"):
         path.unlink()
-    assert "no attempts are on record" in refused(run)
+    assert "no finished step is on record" in refused(run)
     (run / "config.json").write_text("{")
     assert "config.json cannot be read" in refused(run)
 
@@ -219,16 +219,50 @@ def test_unfinished_runs_are_reported_as_such(run, undrawn):
     (run / TASK / "task.json").write_text('{"status": "failed", "reason": "a <b>"}')
     report = build(run)
     said = report.experiment.unfinished
-    assert f"{TASK}/vanilla/seed-1: no attempts yet" in said
-    assert f"{TASK}/vanilla/seed-0: no attempts yet" in said
+    assert f"{TASK}/vanilla/seed-1: no finished step yet" in said
+    assert f"{TASK}/vanilla/seed-0: no finished step yet" in said
     assert f"{TASK}/rpg/seed-0: 2 steps, 67% of its budget" in said
-    assert f"{TASK}/rpg/seed-1: 0 steps, 0% of its budget" in said
+    assert f"{TASK}/rpg/seed-1: no finished step yet" in said
     assert f"{TASK}: failed: a <b>" in said
     text = report.page.read_text(encoding="utf-8")
     assert "Unfinished" in text
     assert "a &lt;b&gt;" in text
+    # Of the third step the fast scripts alone were over.
+    (kept,) = report.experiment.cells
+    assert set(kept.attempts.step) == {0, 1}
+    assert (len(kept.attempts), kept.attempts.left_out) == (8, 3)
     (run / TASK / "task.json").write_text('{"status": "done"}')
     assert not [line for line in load([run]).unfinished if "budget" in line]
+
+
+def test_a_step_that_was_stopped_counts_nowhere(finished, run, undrawn):
+    """A fast and perfect script, all that was over of the next step."""
+    before = build(finished, run.parent / "before")
+    for path in run.glob("*/rpg/*/attempts.jsonl"):
+        lines = path.read_text().splitlines()
+        record = json.loads(next(line for line in lines if '"valid": true' in line))
+        record |= {"run_id": "next", "step": 3, "chain": 0, "score": 1.0}
+        record |= {"execution_s": 0.1, "delta_s": 0.2, "reward": 1.0, "value": 1.0}
+        with path.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+    after = build(run)
+    for one, two in zip(before.sheets, after.sheets, strict=True):
+        assert two.rows == one.rows, one.name
+    assert after.headline == before.headline
+    assert b"next" not in (run / "report" / "attempts.csv").read_bytes()
+
+
+def test_an_arm_without_measured_attempts(run, undrawn):
+    for path in run.glob("*/vanilla/*/attempts.jsonl"):
+        lines = []
+        for line in path.read_text().splitlines():
+            lost = {"status": "infrastructure", "reason": "a cable was cut"}
+            lost |= dict.fromkeys(("score", "value", "reward", "delta_s"))
+            lines.append(json.dumps(json.loads(line) | lost | {"valid": False}) + "\n")
+        path.write_text("".join(lines))
+        path.with_name("final.jsonl").unlink()
+    (said,) = build(run).contests
+    assert said == (f"{TASK}: no measured attempts of vanilla: nothing can be said.")
 
 
 def test_nothing_valid_nothing_learned(run, undrawn):

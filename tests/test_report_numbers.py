@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 import report_help as helper
 
-from experiments.reporting import learning, medals, numbers
+from experiments.reporting import headline, learning, medals, numbers, sheets
+from experiments.reporting.budget import read_budget
 from experiments.reporting.build import build
 from experiments.reporting.load import load
 from experiments.tasks import get_task
@@ -133,7 +134,7 @@ def best_by_time(frame, metrics, task, clock, time, baseline):
         if clock == "total":
             update = part.step.map(lambda s: metrics[s]["seconds"]["update"] / 4)
             seconds += (part.generation_s + part.grading_s + update).to_numpy()
-        done = np.cumsum(seconds) <= time
+        done = np.cumsum(np.maximum(seconds, 0.1)) <= time
         scores = part.score[done & part.valid.to_numpy()]
         values.append(better(scores) if len(scores) else baseline)
     return np.mean(values), len(values)
@@ -157,7 +158,7 @@ def test_scores_at_equal_budgets(report, frames, clock):
             if clock == "total":
                 update = known.step.map(lambda s, m=each: m[s]["seconds"]["update"] / 4)
                 seconds += known.generation_s + known.grading_s + update
-            totals += list(seconds.groupby(known.chain).sum())
+            totals += list(seconds.clip(lower=0.1).groupby(known.chain).sum())
         until = min(totals)
         close(found[task]["seconds"], until)
         means = {}
@@ -201,6 +202,51 @@ def test_scores_at_the_end(report, frames):
             mean, se = three(values)
             close(found[task][f"{arm}_mean"], mean)
             close(found[task][f"{arm}_se"], se)
+
+
+@pytest.mark.parametrize("curve", ["last", "mean"])
+def test_tables_say_which_score_they_show(report, frames, tmp_path, curve):
+    """Other curves give other numbers, under other titles."""
+    with helper.undrawn():
+        other = build(report.experiment.roots[0], tmp_path / "out", curve=curve)
+    sheet = next(s for s in other.sheets if s.name == "scores_end")
+    for one in (s for s in other.sheets if s.name.startswith("scores_")):
+        if one.name != "scores_test":
+            assert one.title.startswith(f"{curve.capitalize()} score at")
+    assert f"the {curve} score ±" in sheet.note
+    found = rows(other, "scores_end")
+    for task in TASKS:
+        means = []
+        for seed in SEEDS:
+            frame = frames[task, "rpg", seed]
+            known = frame[frame.status != "infrastructure"]
+            score = known.score.fillna(BASE[task])
+            chains = score.groupby(known.chain)
+            means.append((chains.last() if curve == "last" else chains.mean()).mean())
+        close(found[task]["rpg_mean"], three(means)[0])
+        best = rows(report, "scores_end")[task]["rpg_mean"]
+        assert found[task]["rpg_mean"] != best
+
+
+def test_the_papers_averages_are_of_the_tasks_shown(report):
+    """Of two rows of the paper's table, not of all 22 under a table of two."""
+    budgets = [read_budget(report.experiment, get_task(t), "total") for t in TASKS]
+    sheet = sheets.end_sheet(budgets, ARMS, paper=True)
+    paper = [get_task(task).paper.improv_pct for task in TASKS]
+    foot = {cells[0]: cells[-1] for cells in sheet.foot}
+    assert float(foot["mean"].replace("−", "-")) == pytest.approx(
+        np.mean(paper), abs=0.0501
+    )
+    assert foot["wins"] == f"{sum(value > 0 for value in paper)} of 2"
+    assert sheets.PAPER_COLUMN in sheet.about
+
+
+def test_the_share_of_valid_scripts_is_of_those_known(report, frames):
+    whole = pd.concat(frames.values())
+    known = whole[whole.status != "infrastructure"]
+    (said,) = [v for k, v in headline.facts(report.experiment) if k == "attempts"]
+    assert f"{100 * known.valid.mean():.1f}% valid" in said
+    assert f"{len(whole) - len(known)} lost by the machinery" in said
 
 
 def relative(frame, price):

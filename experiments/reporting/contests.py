@@ -37,6 +37,11 @@ class Contest:
     count: int
 
     @property
+    def measured(self) -> bool:
+        """Whether both arms have attempts that the machinery did not lose."""
+        return all(math.isfinite(rate.value) for rate in self.rates)
+
+    @property
     def settled(self) -> bool:
         """Whether the interval of the difference leaves out 0."""
         return self.difference.low > 0 or self.difference.high < 0
@@ -50,6 +55,13 @@ class Contest:
     def sentence(self) -> str:
         """In plain words, with numbers."""
         a, b = self.rates
+        if not self.measured:
+            pairs = zip((self.first, self.second), self.rates, strict=True)
+            empty = [arm for arm, rate in pairs if not math.isfinite(rate.value)]
+            return (
+                f"{self.task.short}: no measured attempts of {' and '.join(empty)}: "
+                "nothing can be said."
+            )
         if a.value == b.value == 0:
             return (
                 f"{self.task.short}: neither {self.first} nor {self.second} earned "

@@ -29,6 +29,10 @@ def headline(experiment: Experiment, found: Sequence[Contest]) -> str:
         text = " ".join(c.sentence() for c in found[:3])
         return " ".join([text, *_others(experiment, found)])
     (first, second) = next(iter(pairs))
+    missing = [c.task.short for c in found if not c.measured]
+    found = [c for c in found if c.measured]
+    if not found:
+        return f"{first} and {second}: no task has measured attempts of both."
     ahead = sum(c.rates[0].value > c.rates[1].value for c in found)
     clear = [c for c in found if c.settled]
     won = sum(c.difference.low > 0 for c in clear)
@@ -46,6 +50,8 @@ def headline(experiment: Experiment, found: Sequence[Contest]) -> str:
             "In none of them does the 95% interval of the difference leave out 0: this "
             "does not settle which arm is better."
         )
+    if missing:
+        text += f" No measured attempts of both: {', '.join(missing)}."
     return " ".join([text, *_others(experiment, found)])
 
 
@@ -120,7 +126,11 @@ def facts(experiment: Experiment) -> list[tuple[str, str]]:
         config |= {k: v for k, v in one.items() if v is not None}
     cells, protocol = experiment.cells, config.get("protocol")
     attempts = sum(len(c.attempts) for c in cells)
+    known = sum(int(c.attempts.known.sum()) for c in cells)
     valid = sum(int(c.attempts.valid.sum()) for c in cells)
+    share = f"{percent(valid / known if known else None)} valid"
+    if known < attempts:
+        share += f", {attempts - known:,} lost by the machinery not counted"
     seeds = sorted({c.seed for c in cells})
     rule = numbers.rule_of(cells[0])
     name = protocol.get("name", "?") if isinstance(protocol, dict) else protocol
@@ -134,7 +144,7 @@ def facts(experiment: Experiment) -> list[tuple[str, str]]:
         (
             "attempts",
             f"{attempts:,} in {sum(c.steps for c in cells):,} steps of {len(cells)} "
-            f"runs; {percent(valid / attempts)} valid",
+            f"runs; {share}",
         ),
         ("data", _data(experiment)),
         ("policy", words(config.get("model", ""))),

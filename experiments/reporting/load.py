@@ -52,6 +52,7 @@ class Attempts:
     generation_s: np.ndarray
     isolation: frozenset[str]
     contended: int  # attempts whose core was not theirs alone
+    left_out: int  # attempts of a step that was not finished
 
     def __len__(self) -> int:
         return len(self.run_id)
@@ -78,7 +79,8 @@ class Cell:
         arm: name.
         seed: of the policy's sampling.
         config: the ``config`` of its config.json.
-        attempts: all on record.
+        attempts: of the committed steps. Of a step that was stopped the fast scripts
+            alone are on record: with them, stopping would favour speed.
         steps: committed steps.
         metrics: columns of metrics.jsonl, shape [steps]; NaN where there is none.
         final: records of the private-test scoring.
@@ -127,11 +129,11 @@ class Experiment:
 
     @property
     def tasks(self) -> list[Task]:
-        """Tasks with an attempt."""
+        """Tasks with a finished step."""
         return list({c.task.short: c.task for c in self.cells}.values())
 
     def arms(self, task: Task | None = None) -> list[str]:
-        """Arms with an attempt (of a task)."""
+        """Arms with a finished step (of a task)."""
         cells = [c for c in self.cells if task is None or c.task.short == task.short]
         return list(dict.fromkeys(c.arm for c in cells))
 
@@ -161,8 +163,12 @@ def _floats(values: Sequence[float | None]) -> np.ndarray:
     return np.array([math.nan if v is None else v for v in values], np.float64)
 
 
-def read_attempts(path: Path) -> Attempts:
+def read_attempts(path: Path, steps: int) -> Attempts:
     """The columns of an attempts.jsonl; a retry takes the place of what it retries.
+
+    Args:
+        path: of the file.
+        steps: number of committed steps.
 
     Raises:
         LedgerError: a line is broken; a torn last line is left out.
@@ -170,8 +176,11 @@ def read_attempts(path: Path) -> Attempts:
     names = {**dict(zip(_TEXTS, _TEXTS, strict=True)), "script": "script_sha256"}
     names |= {name: name for name in (*_WHOLE, *_NUMBERS)}
     columns: dict[str, list] = {name: [] for name in (*names, "offset")}
-    levels, contended = set(), 0
-    for _, located in by_step(path):
+    levels, contended, left_out = set(), 0, 0
+    for at, located in by_step(path):
+        if at >= steps:
+            left_out += len(located)
+            continue
         for offset, record in located:
             for name in ("run_id", "step", "chain", "status"):
                 if name not in record:
@@ -194,6 +203,7 @@ def read_attempts(path: Path) -> Attempts:
         offset=np.array(columns["offset"], np.int64)[order],
         isolation=frozenset(levels - {None}),
         contended=contended,
+        left_out=left_out,
     )
 
 
@@ -207,11 +217,12 @@ def _read_metrics(path: Path) -> tuple[int, dict[str, np.ndarray], dict[str, flo
 
 
 def _read_cell(folder: Path, root: Path, header: dict[str, Any]) -> Cell | None:
+    """A cell; None where no step is finished."""
     config = _config(folder)["config"]
     # Metrics first: a run that goes on meanwhile has then more attempts, not fewer.
     steps, metrics, used = _read_metrics(folder / METRICS)
     path = folder / ATTEMPTS
-    attempts = read_attempts(path) if path.exists() else None
+    attempts = read_attempts(path, steps) if path.exists() else None
     if attempts is None or not len(attempts):
         return None
     try:
@@ -259,7 +270,7 @@ def load(folders: Sequence[Path | str]) -> Experiment:
         folders: RUN folders, or folders of single cells.
 
     Raises:
-        ReportError: no such folder, no attempts, or configurations that differ.
+        ReportError: no such folder, no finished step, or configurations that differ.
         LedgerError: a broken line in a file of records.
     """
     roots = list(dict.fromkeys(Path(folder) for folder in folders))
@@ -273,7 +284,7 @@ def load(folders: Sequence[Path | str]) -> Experiment:
         for folder in found:
             cell = _read_cell(folder, root, header)
             if cell is None:
-                unfinished.append(f"{folder.relative_to(root)}: no attempts yet")
+                unfinished.append(f"{folder.relative_to(root)}: no finished step yet")
             else:
                 cells.append(cell)
         if found != [root]:
@@ -281,7 +292,9 @@ def load(folders: Sequence[Path | str]) -> Experiment:
             unfinished += failed(root)
     if not cells:
         names = ", ".join(map(str, roots))
-        raise ReportError(f"no attempts are on record in {names}: nothing to report")
+        raise ReportError(
+            f"no finished step is on record in {names}: nothing to report"
+        )
     pairs = zip(roots, headers, strict=True)
     check_alike(cells, [(root, h["config"]) for root, h in pairs if "tasks" in
                         h.get("config", {})])  # fmt: skip

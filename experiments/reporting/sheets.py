@@ -6,6 +6,7 @@ from typing import Any
 
 from experiments.reporting import learning, medals, numbers, tables
 from experiments.reporting.budget import Budget
+from experiments.reporting.curves import FAILURES
 from experiments.reporting.load import Experiment
 from experiments.reporting.sheet import (
     BLANK,
@@ -26,9 +27,14 @@ UNREAL = (
     "Medals and medians are those of the real competitions. These scores come from "
     "synthetic data: reaching a threshold here means nothing."
 )
+#: What a table of scores shows, by the curve that it is read from.
+SCORES = {"best": "Best score", "last": "Last score", "mean": "Mean score"}
 CLOCK_TITLES = {"execution": "execution clock", "total": "total clock"}
 SIGN = (
     "Improvement: sign · (arm − vanilla) / |vanilla|, sign −1 where lower is better (↓)"
+)
+PAPER_COLUMN = (
+    "Paper: its printed improvements, and their averages over the tasks of this table."
 )
 
 
@@ -74,15 +80,18 @@ def _score_sheet(
     ]
     if paper:
         columns.append(Column("paper, %", lambda r: gain(r["paper_improvement_pct"])))
-    foot = _averages(len(columns) - len(gains) - paper, gains, paper)
+    averaged = list(gains.values())
+    if paper:
+        averaged.append([row["paper_improvement_pct"] for row in rows])
+        texts["about"] = (*texts.get("about", ()), PAPER_COLUMN)
+    foot = _averages(len(columns) - len(averaged), averaged)
     return Sheet(name, title, tuple(columns), rows, foot if gains else (), **texts)
 
 
 def _averages(
-    before: int, gains: dict[str, list[float]], paper: bool
+    before: int, columns: Sequence[Sequence[float]]
 ) -> tuple[tuple[str, ...], ...]:
-    sums = [tables.summarise(values) for values in gains.values()]
-    sums += [tables.paper_printed()] if paper else []
+    sums = [tables.summarise(values) for values in columns]
     names = (
         ("trimmed mean", lambda s: gain(s.trimmed_mean)),
         ("mean", lambda s: gain(s.mean)),
@@ -95,12 +104,12 @@ def _averages(
 
 def score_sheet(budgets: Sequence[Budget], arms: Sequence[str], *, paper: bool):
     """The paper's table, at the largest budget that all chains of a task reached."""
-    clock = budgets[0].clock
+    clock, score = budgets[0].clock, SCORES[budgets[0].curve]
     cells = [(b.task, {arm: b.final(arm) for arm in b.chains}) for b in budgets]
     fields = {b.task.short: {"seconds": b.until} for b in budgets}
     return _score_sheet(
         f"scores_{clock}",
-        f"Best score at equal budgets, {CLOCK_TITLES[clock]}",
+        f"{score} at equal budgets, {CLOCK_TITLES[clock]}",
         cells,
         arms,
         extra=[Column("seconds", lambda r: number(r["seconds"]))],
@@ -110,6 +119,7 @@ def score_sheet(budgets: Sequence[Budget], arms: Sequence[str], *, paper: bool):
         "budget that every chain of every arm reached.",
         about=(
             f"{SIGN}. Trimmed mean: without the highest and the lowest row.",
+            f"{score}: {FAILURES[budgets[0].curve]}.",
             "Scores are those of the reward's split; with few steps the common budget "
             "is short, as one fast chain sets it: see the scores at the end beside it.",
         ),
@@ -118,13 +128,14 @@ def score_sheet(budgets: Sequence[Budget], arms: Sequence[str], *, paper: bool):
 
 def end_sheet(budgets: Sequence[Budget], arms: Sequence[str], *, paper: bool) -> Sheet:
     """The same when every run is over: budgets are equal as far as runs finished."""
+    score = SCORES[budgets[0].curve]
     return _score_sheet(
         "scores_end",
-        "Best score at the end of each run",
+        f"{score} at the end of each run",
         [(b.task, {arm: b.last(arm) for arm in b.chains}) for b in budgets],
         arms,
         paper=paper,
-        note="Mean over chains of the best score, ± standard error between seeds.",
+        note=f"Mean over chains of the {score.lower()} ± standard error between seeds.",
         about=(f"{SIGN}.",),
     )
 

@@ -1,4 +1,4 @@
-"""What a run still owes: cells without attempts, failed tasks, unused budgets."""
+"""What a run still owes: cells without a step, failed tasks, unused budgets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _names(values: Any) -> list[str]:
 
 
 def absent(header: dict[str, Any], cells: list[Cell]) -> list[str]:
-    """Cells that the experiment planned and that have no folder."""
+    """Cells that the experiment planned and that have no finished step."""
     config = header.get("config", {})
     seeds = config.get("seeds")
     if isinstance(seeds, int):
@@ -43,7 +43,7 @@ def absent(header: dict[str, Any], cells: list[Cell]) -> list[str]:
         for seed in _names(seeds)
     ]
     there = {c.name for c in cells}
-    return [f"{name}: no attempts yet" for name in planned if name not in there]
+    return [f"{name}: no finished step yet" for name in planned if name not in there]
 
 
 def _state(folder: Path) -> dict[str, Any]:
@@ -69,7 +69,6 @@ def failed(root: Path) -> list[str]:
 
 def stopped(cell: Cell) -> str | None:
     """How far a cell got, if that is not to its end."""
-    last = int(cell.attempts.step.max()) + 1
     if _state(cell.folder.resolve().parent.parent).get("status") in (
         "done",
         "replayed",
@@ -78,6 +77,9 @@ def stopped(cell: Cell) -> str | None:
     if cell.progress is not None and cell.progress < 1:
         share = f"{100 * cell.progress:.0f}% of its budget"
         return f"{cell.name}: {cell.steps} steps, {share}"
-    if last > cell.steps:
-        return f"{cell.name}: stopped within step {last - 1}"
+    if left := cell.attempts.left_out:
+        return (
+            f"{cell.name}: stopped within step {cell.steps}; its {left} attempts are "
+            "left out"
+        )
     return None
