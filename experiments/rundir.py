@@ -121,7 +121,8 @@ def open_run(folder: Path, config: dict[str, Any], *, resume: bool) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            if any(folder.iterdir()):
+            # What a process killed inside write_json leaves is nobody's work.
+            if any(other.suffix != ".partial" for other in folder.iterdir()):
                 raise UsageError(
                     f"{folder} is not empty and holds no run: choose another --out"
                 )

@@ -208,6 +208,8 @@ def test_folders_are_checked_before_anything_slow(tmp_path):
     file.write_text("")
     with pytest.raises(UsageError, match="cannot write to"):
         check_folder(file / "run", resume=False)
+    with pytest.raises(UsageError, match="is not empty and holds no run"):
+        check_folder(tmp_path, resume=False)
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(UsageError, match="add --resume"):
         check_folder(tmp_path, resume=False)

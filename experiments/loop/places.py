@@ -33,7 +33,8 @@ def check_folder(folder: Path, *, resume: bool) -> None:
     """Refuse a folder that cannot become this run's, before anything slow.
 
     Raises:
-        UsageError: it holds a run (and ``resume`` is false), or cannot be written.
+        UsageError: it holds a run (and ``resume`` is false) or other files, or cannot
+            be written.
     """
     if (folder / "config.json").exists():
         if not resume:
@@ -42,6 +43,19 @@ def check_folder(folder: Path, *, resume: bool) -> None:
                 "choose another --out"
             )
         return
+    try:
+        # As rundir.open_run has it, which comes after the weights.
+        full = folder.is_dir() and any(
+            path.suffix != ".partial" for path in folder.iterdir()
+        )
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {folder} ({error.strerror or error}): choose another --out"
+        ) from None
+    if full:
+        raise UsageError(
+            f"{folder} is not empty and holds no run: choose another --out"
+        )
     near = folder
     while not near.exists() and near != near.parent:
         near = near.parent
