@@ -273,9 +273,12 @@ def train() -> int:
     from experiments.loop.console import Screen
     from experiments.loop.launch import launch
     from experiments.loop.parts import real_parts
+    from experiments.loop.sweep import check_replay
 
     screen = Screen()
     replay = None if REPLAY.value is None else Path(REPLAY.value)
+    if replay is not None:
+        check_replay(settings, replay)
     parts, identity = real_parts(settings, places, screen, replay=replay)
     return launch(
         settings,

@@ -11,6 +11,7 @@ import pytest
 from mle_run_help import Experiment, lines
 from synthetic_helpers import shared_cache
 
+from experiments.cli import UsageError
 from experiments.loop.final import best_attempts
 from experiments.loop.recorded import MEASURED
 from experiments.loop.results import FIELDS
@@ -256,8 +257,44 @@ def test_replay_of_a_changed_ledger_fails_in_one_line(tmp_path, cache, capsys):
     code, text = copy.launch(replay=source.out)
     assert code == 1
     assert "bit for bit" not in text
+    # A replay cannot be resumed.
+    assert "--resume" not in text
+    assert text.splitlines()[-1].endswith("a replay starts anew: choose another --out")
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "on record is" in line
+
+
+def test_replay_of_what_was_stopped(tmp_path, cache, capsys):
+    """Tasks never begun are passed over; a run without a step is refused."""
+    tasks = [run_help.TASK, "leaf-classif"]
+    source = Experiment(tmp_path / "run", cache, task=tasks, arms=["rpg"], steps=2)
+    source.before = stop_in_step(1)
+    assert source.launch()[0] == 130
+    copy = Experiment(tmp_path / "copy", cache, task=tasks, arms=["rpg"], steps=2)
+    code, text = copy.launch(replay=source.out)
+    assert code == 0, capsys.readouterr().err
+    assert f"leaf-classif: no step of it is finished in {source.out}" in text
+    assert "replay  1 steps of 1 runs came out bit for bit" in text
+    assert [(r["task"], r["status"], r["steps"]) for r in rows(copy)] == [
+        (run_help.TASK, "replayed", "1"),
+        ("leaf-classif", "new", "0"),
+    ]
+
+    empty = Experiment(tmp_path / "empty", cache, arms=["rpg"], steps=2)
+    empty.before = stop_in_step(0)
+    assert empty.launch()[0] == 130
+    copy = Experiment(tmp_path / "copy2", cache, arms=["rpg"], steps=2)
+    with pytest.raises(UsageError, match="no finished step: there is nothing to re"):
+        copy.launch(replay=empty.out)
+    assert not copy.out.exists()
+
+
+def stop_in_step(step):
+    def before(job):
+        if f"-{step:05d}-" in job.run_id:
+            raise KeyboardInterrupt
+
+    return before
 
 
 def test_a_policy_that_writes_no_script_is_no_error(tmp_path, cache):

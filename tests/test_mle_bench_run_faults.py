@@ -1,6 +1,7 @@
 """What can go wrong while an experiment runs: signals, disks, pools, tasks."""
 
 import csv
+import dataclasses
 import errno
 import json
 import os
@@ -11,14 +12,18 @@ from concurrent.futures import Future
 import loop_help as helper
 import mle_run_help as run_help
 import pytest
+import report_help
 from mle_run_help import Experiment, lines
 from synthetic_helpers import shared_cache
 
+from experiments import rundir
 from experiments.cli import UsageError
 from experiments.loop import ledger
 from experiments.loop.final import FinalScoring
+from experiments.loop.places import check_folder
 from experiments.loop.recorded import MEASURED
 from experiments.tasks import Grader, TaskError
+from rpg_jax.llm import Checkpoints
 from sandbox_exec import Limits
 
 COMMAND = run_help.COMMAND
@@ -166,6 +171,114 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(
     assert "No space left" in line
     assert "--resume" in line
     assert "Traceback" not in text
+    assert experiment.launch(resume=True)[0] == 0
+    assert bare(experiment.run()) == bare(whole.run())
+
+
+def test_a_checkpoint_that_does_not_fit_the_disk(
+    tmp_path, cache, whole, monkeypatch, capsys
+):
+    """The real store says it in one line; steps already recorded are not run again."""
+
+    class Storing(helper.ScriptedPolicy):
+        full = False
+
+        def save(self, step, meta):
+            with Checkpoints(self.folder / "checkpoints") as store:
+                if self.full and step == 2:
+                    monkeypatch.setattr(store._manager, "save", no_space)
+                store.save(step, {"theta": {"x": self.theta}})
+            super().save(step, meta)
+
+    def no_space(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    experiment = Experiment(tmp_path / "run", cache)
+    machine = dataclasses.replace(experiment.settings.machine, checkpoint_every=1)
+    experiment.settings = dataclasses.replace(experiment.settings, machine=machine)
+    experiment.policy = lambda folder, seed: Storing(folder, seed=seed)
+    monkeypatch.setattr(Storing, "full", True)
+    assert experiment.launch()[0] == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "No space left" in line
+    assert "resume" in line
+    assert "CheckpointError" not in line
+    assert not (experiment.out / run_help.TASK / "error.txt").exists()
+    monkeypatch.setattr(Storing, "full", False)
+    ran = []
+    experiment.before = lambda job: ran.append(job.run_id)
+    assert experiment.launch(resume=True)[0] == 0
+    for arm in ("rpg", "vanilla"):
+        assert bare(experiment.run(arm)) == bare(whole.run(arm))
+    before = [r["run_id"] for r in lines(experiment.run() / "attempts.jsonl")][:8]
+    assert not set(before) & set(ran)
+
+
+def test_a_damaged_run_costs_its_own_row_alone(tmp_path, cache, capsys):
+    """A line in the middle of its records is broken after it was done."""
+    tasks = ["leaf-classif", run_help.TASK]
+    experiment = Experiment(tmp_path / "run", cache, task=tasks, arms=["vanilla"])
+    # The stand-in's submissions fit the other task alone.
+    crash = (("nonzero_exit", 0.1), ("timeout", 60.0))
+    experiment.policy = lambda folder, seed: helper.ScriptedPolicy(
+        folder, seed=seed, menu=crash if "leaf-classif" in folder.parts else helper.MENU
+    )
+    assert experiment.launch()[0] == 0
+    path = experiment.run("vanilla", task="leaf-classif") / "attempts.jsonl"
+    records = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([records[0], b"{broken\n", *records[2:]]))
+    capsys.readouterr()
+    with report_help.undrawn():
+        code, text = experiment.launch(resume=True, report=True)
+    assert code == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert f"{path} is damaged at byte {len(records[0])}" in line
+    with (experiment.out / "result.csv").open(encoding="utf-8") as file:
+        broken, good = csv.DictReader(file)
+    assert (broken["status"], broken["steps"], broken["valid_share"]) == (
+        "damaged",
+        "0",
+        "",
+    )
+    assert (good["status"], good["steps"]) == ("done", "3")
+    page = (experiment.out / "report" / "report.html").read_text("utf-8")
+    assert "leaf-classif/vanilla/seed-0: left out" in page
+    assert "Only vanilla was run" in page
+    assert f"report  {experiment.out}" in text
+
+
+def test_a_second_process_is_refused_before_anything_starts(tmp_path, cache):
+    experiment = Experiment(tmp_path / "run", cache, arms=["rpg"], steps=1)
+    assert experiment.launch()[0] == 0
+    state = experiment.out / run_help.TASK / "task.json"
+    state.write_text('{"status": "running"}')
+    experiment.policies.clear()
+    with (
+        rundir.sole_writer(experiment.out),
+        pytest.raises(UsageError, match="another process is writing to"),
+    ):
+        experiment.launch(resume=True)
+    assert experiment.policies == []
+    assert state.read_text() == '{"status": "running"}'
+    assert experiment.launch(resume=True)[0] == 0
+
+
+def test_half_a_configuration_is_no_run(tmp_path, cache, whole):
+    """A process killed while it writes a config.json leaves the half of one."""
+    experiment = Experiment(tmp_path / "run", cache)
+    experiment.out.mkdir()
+    (experiment.out / "tmpab12.partial").write_text('{"conf')
+    check_folder(experiment.out, resume=False)
+    good = experiment.prepare
+
+    def stop(task, source):
+        raise KeyboardInterrupt
+
+    experiment.prepare = stop
+    assert experiment.launch()[0] == 130
+    experiment.run().mkdir(parents=True)
+    (experiment.run() / "tmpcd34.partial").write_text('{"conf')
+    experiment.prepare = good
     assert experiment.launch(resume=True)[0] == 0
     assert bare(experiment.run()) == bare(whole.run())
 

@@ -17,6 +17,8 @@ from experiments.loop.settings import Settings
 from experiments.loop.stop import catch_terminate
 from experiments.loop.task_run import Parts
 
+_ANEW = "a replay starts anew: choose another --out"
+
 
 def resume_command(settings: Settings, places: Places) -> str:
     """The command line that goes on with a stopped experiment."""
@@ -52,14 +54,16 @@ def launch(
         report: build the HTML report at the end.
 
     Raises:
-        UsageError: the folder holds another experiment.
+        UsageError: the folder holds another experiment, another process is at work in
+            it, or there is nothing to replay.
     """
     screen = screen or Screen()
     config = plain.to_plain(settings) | identity
     if replay is not None:
+        sweep.check_replay(settings, replay)
         config["replay_of"] = _identity_of(replay)
     rundir.open_run(places.out, config, resume=resume)
-    with catch_terminate() as signals:
+    with rundir.sole_writer(places.out), catch_terminate() as signals:
         try:
             failed = sweep.run_tasks(
                 settings, places.out, parts, screen, resume=resume, replay=replay
@@ -67,12 +71,13 @@ def launch(
             return _sum_up(settings, places, parts, screen, failed, replay, report)
         except (KeyboardInterrupt, Stopped) as error:
             screen.end()
-            _write(sweep.rows_of(settings, places.out), places.out, screen)
+            rows, _ = sweep.rows_of(settings, places.out)
+            _write(rows, places.out, screen)
             screen.say(str(error) or "stopped")
             if replay is None:
                 screen.say(f"go on with: {resume_command(settings, places)}")
             else:
-                screen.say("a replay starts anew: choose another --out")
+                screen.say(_ANEW)
             return signals.exit_code
 
 
@@ -86,19 +91,23 @@ def _sum_up(
     report: bool,
 ) -> int:
     """Write and show the results; the exit code."""
-    rows = sweep.rows_of(settings, places.out)
+    rows, damaged = sweep.rows_of(settings, places.out)
+    for place, reason in damaged.items():
+        # A task that failed has said so already.
+        if place.relative_to(places.out).parts[0] not in failed:
+            screen.fail(reason)
     written = _write(rows, places.out, screen)
     screen.results(rows, compiled_s=getattr(parts.clock, "compiled_s", 0.0))
-    if replay is not None and not failed:
-        steps = sum(row["steps"] for row in rows)
+    if replay is not None and not failed and not damaged:
+        steps = [row["steps"] for row in rows if row["steps"]]
         screen.say(
-            f"replay  {steps} steps of {len(rows)} runs came out bit for bit as they "
-            f"are on record in {replay}"
+            f"replay  {sum(steps)} steps of {len(steps)} runs came out bit for bit as "
+            f"they are on record in {replay}"
         )
     if report and any(row["steps"] for row in rows):
         _report(places.out, screen)
-    _where(settings, places, screen, failed)
-    return 1 if failed or not written else 0
+    _where(settings, places, screen, failed, replay)
+    return 1 if failed or damaged or not written else 0
 
 
 def _identity_of(replay: Path) -> str:
@@ -124,7 +133,7 @@ def _report(folder: Path, screen: Screen) -> None:
     try:
         from experiments.reporting.build import build_report
 
-        path = build_report([folder])
+        path = build_report([folder], leave_out_damaged=True)
     except Exception as error:
         screen.fail(
             f"the report could not be made ({type(error).__name__}: {error}); the "
@@ -135,7 +144,11 @@ def _report(folder: Path, screen: Screen) -> None:
 
 
 def _where(
-    settings: Settings, places: Places, screen: Screen, failed: Sequence[str]
+    settings: Settings,
+    places: Places,
+    screen: Screen,
+    failed: Sequence[str],
+    replay: Path | None,
 ) -> None:
     out = places.out
     screen.say(f"runs    {out}/TASK/ARM/seed-K: attempts.jsonl, scripts/, final.jsonl")
@@ -143,9 +156,12 @@ def _where(
     screen.say(f"again   python -m experiments.report {shlex.quote(str(out))}")
     if failed:
         tasks = len(settings.tasks)
+        retry = f"retry with: {resume_command(settings, places)}"
+        if replay is not None:
+            retry = _ANEW
         screen.say(
             f"failed  {', '.join(failed)} ({tasks - len(failed)} of {tasks} tasks "
-            f"done); retry with: {resume_command(settings, places)}"
+            f"done); {retry}"
         )
     else:
         screen.say(f"done    {out / 'result.csv'}")

@@ -40,7 +40,8 @@ class Recording:
     Args:
         folder: of the run.
         first: steps before this one are not wanted.
-        replay: true if every attempt of the run must be on record.
+        replay: true if every attempt of the run must be on record. A run that was
+            never begun has none: its replay is over at once.
     """
 
     def __init__(self, folder: Path, *, first: int = 0, replay: bool = False):
@@ -50,7 +51,7 @@ class Recording:
         self._offsets: dict[int, dict[int, int]] = {}
         self._tries: dict[tuple[int, int], int] = {}
         self._metrics: dict[int, int] = {}
-        if self.path.exists() or replay:
+        if self.path.exists():
             for offset, record in read(self.path):
                 step, chain = record["step"], record["chain"]
                 if step >= first:

@@ -46,6 +46,18 @@ def run_folder(folder: Path, task: str, arm: str, seed: int) -> Path:
     return folder / task / arm / f"seed-{seed}"
 
 
+def empty_row(*, task: str, arm: str, seed: int, status: str, data: str) -> Row:
+    """The row of a run of which nothing is known."""
+    row: Row = dict.fromkeys(FIELDS) | {"steps": 0, "attempts": 0}
+    return row | {
+        "task": task,
+        "arm": arm,
+        "seed": seed,
+        "status": status,
+        "data": data,
+    }
+
+
 def row_of(
     folder: Path, *, task: str, arm: str, seed: int, status: str, data: str
 ) -> Row:
@@ -53,17 +65,19 @@ def row_of(
 
     ``reward_rate`` is the sum of rewards (without bonus or penalty) over the sum of
     seconds, all attempts of the run: what it earned per second, on the rule's clock.
+
+    Raises:
+        LedgerError: a file of records is damaged.
     """
-    row: Row = dict.fromkeys(FIELDS)
-    row |= {"task": task, "arm": arm, "seed": seed, "status": status, "data": data}
+    row = empty_row(task=task, arm=arm, seed=seed, status=status, data=data)
     if not (folder / METRICS).exists():
-        return row | {"steps": 0, "attempts": 0}
+        return row
     last, phases = None, dict.fromkeys(PHASES, 0.0)
     for _, last in read(folder / METRICS):
         for phase, seconds in last["seconds"].items():
             phases[phase] += seconds
     if last is None:
-        return row | {"steps": 0, "attempts": 0}
+        return row
     steps = last["step"] + 1
     known = valid = 0
     reward = value = seconds = 0.0

@@ -14,8 +14,9 @@ from experiments import rundir
 from experiments.cli import UsageError
 from experiments.loop import track
 from experiments.loop.console import Screen
-from experiments.loop.errors import LoopError, Stopped
-from experiments.loop.results import Row, row_of, run_folder
+from experiments.loop.errors import LedgerError, LoopError, Stopped
+from experiments.loop.recorded import METRICS
+from experiments.loop.results import Row, empty_row, row_of, run_folder
 from experiments.loop.settings import Settings
 from experiments.loop.task_run import Parts, TaskRun
 from experiments.loop.trainer import Loop
@@ -26,6 +27,12 @@ STATE = "task.json"
 TRACE = "error.txt"
 # Their messages say what to do.
 _KNOWN = (LoopError, TaskError, SandboxError, UsageError, FloatingPointError)
+
+
+def _is_known(error: Exception) -> bool:
+    from rpg_jax.llm.errors import CheckpointError  # imports much
+
+    return isinstance(error, (*_KNOWN, CheckpointError))
 
 
 def read_state(folder: Path) -> dict[str, Any]:
@@ -39,6 +46,26 @@ def read_state(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {"status": "new"}
     return state if isinstance(state, dict) and "status" in state else {"status": "new"}
+
+
+def begun(settings: Settings, folder: Path, short: str) -> bool:
+    """Whether any run of a task has a finished step on record."""
+    places = (
+        run_folder(folder, short, arm.name, seed) / METRICS
+        for arm in settings.arms
+        for seed in settings.seeds
+    )
+    return any(place.exists() and place.stat().st_size for place in places)
+
+
+def check_replay(settings: Settings, replay: Path) -> None:
+    """Refuse to replay a run without a finished step.
+
+    Raises:
+        UsageError: there is nothing to replay.
+    """
+    if not any(begun(settings, replay, short) for short in settings.tasks):
+        raise UsageError(f"{replay} holds no finished step: there is nothing to replay")
 
 
 def run_tasks(
@@ -72,6 +99,9 @@ def run_tasks(
         place = folder / short
         if resume and read_state(place)["status"] in ("done", "replayed"):
             screen.say(f"{short}: done already")
+            continue
+        if replay is not None and not begun(settings, replay, short):
+            screen.note(f"{short}: no step of it is finished in {replay}")
             continue
         if len(settings.tasks) > 1:
             screen.say(f"--- {short} ({at} of {len(settings.tasks)}) ---")
@@ -150,7 +180,7 @@ def _keep_state(place: Path, state: dict[str, Any]) -> None:
 def _reason(error: Exception, place: Path) -> str:
     """One line; what nobody foresaw keeps its traceback in a file."""
     text = " ".join(str(error).split()) or type(error).__name__
-    if isinstance(error, _KNOWN):
+    if _is_known(error):
         return text
     if isinstance(error, OSError):
         where = f" ({error.filename})" if error.filename else ""
@@ -168,9 +198,12 @@ def _reason(error: Exception, place: Path) -> str:
     return f"{type(error).__name__}: {text[:300]} (traceback in {place / TRACE})"
 
 
-def rows_of(settings: Settings, folder: Path) -> list[Row]:
-    """The rows of result.csv, from what is on disk."""
-    rows = []
+def rows_of(settings: Settings, folder: Path) -> tuple[list[Row], dict[Path, str]]:
+    """The rows of result.csv from what is on disk, and runs whose records are damaged.
+
+    A damaged run has a row without numbers and costs the others nothing.
+    """
+    rows, damaged = [], {}
     for short, source in zip(settings.tasks, settings.sources, strict=True):
         status = read_state(folder / short)["status"]
         data = f"{source}-{settings.size}" if source == "synthetic" else source
@@ -178,5 +211,14 @@ def rows_of(settings: Settings, folder: Path) -> list[Row]:
             for seed in settings.seeds:
                 where = {"task": short, "arm": arm.name, "seed": seed}
                 place = run_folder(folder, **where)
-                rows.append(row_of(place, **where, status=status, data=data))
-    return rows
+                try:
+                    row = row_of(place, **where, status=status, data=data)
+                except LedgerError as error:
+                    damaged[place] = str(error)
+                except (KeyError, TypeError, ValueError) as error:
+                    what = f"{type(error).__name__}: {error}"
+                    damaged[place] = f"a record in {place} is damaged ({what})"
+                if place in damaged:
+                    row = empty_row(**where, status="damaged", data=data)
+                rows.append(row)
+    return rows, damaged

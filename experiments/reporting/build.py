@@ -53,6 +53,7 @@ def build_report(
     out: Path | str | None = None,
     *,
     curve: str = "best",
+    leave_out_damaged: bool = False,
 ) -> Path:
     """Build the report of one or several runs; path of its page.
 
@@ -61,12 +62,13 @@ def build_report(
         out: folder of the report; None: ``report`` in the first of them. A name that
             ends in .html is the page itself, with a folder of that name beside it.
         curve: ``best``, ``last`` or ``mean`` score in the budget curves.
+        leave_out_damaged: report the other runs where a file of records is damaged.
 
     Raises:
         ReportError: the folders give no report; one line says why.
         LedgerError: a file of records is damaged.
     """
-    return build(folders, out, curve=curve).page
+    return build(folders, out, curve=curve, leave_out_damaged=leave_out_damaged).page
 
 
 def build(
@@ -74,13 +76,14 @@ def build(
     out: Path | str | None = None,
     *,
     curve: str = "best",
+    leave_out_damaged: bool = False,
     progress: Callable[[str], None] = lambda what: None,
 ) -> Report:
     """``build_report`` with everything it made; ``progress`` is told what comes."""
     if isinstance(folders, (str, Path)):
         folders = [folders]
     progress("reading the records")
-    experiment = load(folders)
+    experiment = load(folders, leave_out_damaged=leave_out_damaged)
     target = Path(out) if out is not None else experiment.roots[0] / "report"
     page = target / PAGE
     if target.suffix == ".html":

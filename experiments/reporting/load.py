@@ -263,11 +263,14 @@ def _folders(root: Path) -> list[Path]:
     return sorted(path.parent for path in root.glob(f"*/*/seed-*/{CONFIG}"))
 
 
-def load(folders: Sequence[Path | str]) -> Experiment:
+def load(
+    folders: Sequence[Path | str], *, leave_out_damaged: bool = False
+) -> Experiment:
     """Read the folders of one or several runs.
 
     Args:
         folders: RUN folders, or folders of single cells.
+        leave_out_damaged: a cell with a broken line is unfinished, not refused.
 
     Raises:
         ReportError: no such folder, no finished step, or configurations that differ.
@@ -282,7 +285,13 @@ def load(folders: Sequence[Path | str]) -> Experiment:
         header = _header(root, alone=found == [root])
         headers.append(header)
         for folder in found:
-            cell = _read_cell(folder, root, header)
+            try:
+                cell = _read_cell(folder, root, header)
+            except LedgerError as error:
+                if not leave_out_damaged:
+                    raise
+                unfinished.append(f"{folder.relative_to(root)}: left out: {error}")
+                continue
             if cell is None:
                 unfinished.append(f"{folder.relative_to(root)}: no finished step yet")
             else:
