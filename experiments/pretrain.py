@@ -3,6 +3,7 @@
     python -m experiments.pretrain                       # under an hour on two cores
     python -m experiments.pretrain --smoke               # all steps in three minutes
     python -m experiments.pretrain --out=DIR --resume    # go on after a stop
+    python -m experiments.pretrain --init=RUN            # learn changed scripts anew
 
 The folder's model/ is what --model=FOLDER reads. Copied to rpg_jax/llm/tiny it is the
 embedded policy, --model=tiny.
@@ -19,12 +20,15 @@ from absl import flags
 from experiments import cli, rundir
 from experiments.cli import DRY_RUN, OUT, RESUME, SEED
 
-STEPS = flags.DEFINE_integer("steps", 1100, "Updates.", lower_bound=1)
+STEPS = flags.DEFINE_integer("steps", None, "Updates; by default 1,100.", lower_bound=1)
 TOKENS = flags.DEFINE_integer(
     "tokens", 5632, "Tokens of a batch, about.", lower_bound=1584
 )
 SHARPEN = flags.DEFINE_float(
     "sharpen", 1.6, "Factor on the exported model's logits.", lower_bound=0.1
+)
+INIT = flags.DEFINE_string(
+    "init", None, "Folder of a finished run to go on from, with 200 gentler updates."
 )
 SMOKE = flags.DEFINE_boolean("smoke", False, "A very small model and few updates.")
 CACHE_DIR = flags.DEFINE_string(
@@ -35,13 +39,17 @@ for _name in ("seed", "out", "resume", "dry_run"):
 
 
 def _settings() -> Any:
+    from experiments.corpus.teach import REFRESH
     from experiments.corpus.training import SMOKE as SMALL
-    from experiments.corpus.training import Settings
+    from experiments.corpus.training import Settings, start_digest
 
     settings = SMALL if SMOKE.value else Settings()
     if not math.isfinite(SHARPEN.value):
         raise cli.UsageError(f"--sharpen={SHARPEN.value}: must be finite")
-    if not SMOKE.value or STEPS.present:
+    if INIT.value is not None:
+        start = start_digest(Path(INIT.value))
+        settings = dataclasses.replace(settings, recipe=REFRESH, start=start)
+    if STEPS.value is not None:
         recipe = dataclasses.replace(settings.recipe, steps=STEPS.value)
         settings = dataclasses.replace(settings, recipe=recipe)
     if TOKENS.present:
@@ -113,7 +121,8 @@ def _run(folder: Path, settings: Any) -> None:
         prepare_task(short, data="synthetic", cache_dir=CACHE_DIR.value)
         for short in load_tasks()
     ]
-    run = Training(folder, data, settings)
+    start = None if INIT.value is None else Path(INIT.value)
+    run = Training(folder, data, settings, start=start)
     try:
         print(
             f"{count_parameters(run.config):,} parameters, "
@@ -136,11 +145,15 @@ def _run(folder: Path, settings: Any) -> None:
 
 def main() -> int:
     """Checks the flags and runs."""
-    settings = _settings()
+    from experiments.corpus.training import TrainingError
+
+    try:
+        settings = _settings()
+    except TrainingError as error:
+        raise cli.UsageError(str(error)) from None
     if DRY_RUN.value:
         print(settings)
         return 0
-    from experiments.corpus.training import TrainingError
     from experiments.tasks import TaskError
     from rpg_jax.llm import CheckpointError
 

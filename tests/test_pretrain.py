@@ -22,7 +22,13 @@ from experiments.corpus.teach import (
     tiny_config,
 )
 from experiments.corpus.tokenizer import corpus, save, train_tokenizer
-from experiments.corpus.training import SMOKE, Training, write_sums
+from experiments.corpus.training import (
+    SMOKE,
+    Training,
+    TrainingError,
+    start_digest,
+    write_sums,
+)
 from experiments.tasks import prepare_task
 from rpg_jax.llm import load_tokenizer, model_for
 from rpg_jax.llm.embedded import check_sums, embedded_folder
@@ -195,6 +201,35 @@ def test_a_stopped_training_gives_the_same_weights(data, tmp_path):
     assert [row["step"] for row in rows] == ["1", "2", "3", "4"]
 
 
+def test_a_run_goes_on_from_anothers_weights(data, tmp_path):
+    settings = dataclasses.replace(
+        SMOKE, recipe=Recipe(steps=1), checkpoint_every=2, vocabulary=512
+    )
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        folder.mkdir()
+    first = Training(folders[0], data, settings)
+    first.run(lambda step, row: None)
+    first.export()
+    first.close()
+    changed = dataclasses.replace(settings, seed=1, start=start_digest(folders[0]))
+    second = Training(folders[1], data, changed, start=folders[0])
+    assert second.step == 0
+    for a, b in zip(
+        jax.tree.leaves(first.state.params),
+        jax.tree.leaves(second.state.params),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a, b)
+    assert second.tokenizer.get_vocab() == first.tokenizer.get_vocab()
+    second.close()
+    with pytest.raises(TrainingError, match="no finished run"):
+        start_digest(tmp_path)
+    wide = dataclasses.replace(settings, width=128)
+    with pytest.raises(TrainingError, match="does not fit"):
+        Training(folders[1], data, wide, start=folders[0])
+
+
 # --- the embedded policy's files ------------------------------------------------------
 
 
@@ -215,7 +250,7 @@ def test_a_card_may_change_and_a_list_may_not_be_cut(shipped):
     assert embedded_folder(shipped) == shipped
     lines = (shipped / "SHA256SUMS").read_text().splitlines()
     (shipped / "SHA256SUMS").write_text(lines[0] + "\n")
-    with pytest.raises(CheckpointError, match="does not list model.safetensors"):
+    with pytest.raises(CheckpointError, match=r"does not list model\.safetensors"):
         embedded_folder(shipped)
 
 

@@ -19,7 +19,7 @@ import dataclasses
 import functools
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -90,7 +90,7 @@ class Recipe:
             code = self._fill(self.option(slot, pick).code, pick)
             if code.strip():
                 blocks.append(code.strip("\n"))
-        top = header("\n".join(blocks))
+        top = header()
         body = spaced("\n".join(with_imports(blocks)))
         return f"{top}\n\n{body}\n"
 
@@ -147,23 +147,17 @@ def draw_option(rng: np.random.Generator, options: Sequence[Option]) -> Pick:
 _USED = re.compile(r"(?<![.\w\"'])[A-Za-z_]\w*(?=[(.])")
 
 
-def header(body: str) -> str:
-    """Imports at the top: standard library, NumPy, pandas, Pillow's Image."""
-    table = _read("imports")
-    words = set(_USED.findall(body)) | set(table["always"])
-    plain = [line for name, line in table["plain"].items() if name in words]
-    standard = [line for line in plain if line.split()[1] in table["standard"]]
-    other = [line for line in plain if line not in standard]
-    return "\n\n".join("\n".join(part) for part in (standard, other) if part)
+def header() -> str:
+    """Imports at the top of every script."""
+    return "\n".join(_read("imports")["top"].values())
 
 
 def with_imports(blocks: Sequence[str]) -> list[str]:
-    """Each block under the imports that it is the first to need.
+    """Each statement under the imports that it is the first to need, as in a notebook.
 
     A block that begins with spaces goes on with a function; what is imported there is
     not known after the function.
     """
-    table = _read("imports")["from"]
     known: set[str] = set()
     inside: set[str] = set()
     found = []
@@ -171,16 +165,39 @@ def with_imports(blocks: Sequence[str]) -> list[str]:
         indent = block[: len(block) - len(block.lstrip(" "))]
         if not indent:
             inside = set()
-        names = set(_USED.findall(block)) - known - inside
-        lines = [
-            _from_line(module, sorted(names & set(members)))
-            for module, members in sorted(table.items())
-            if names & set(members)
-        ]
-        (inside if indent else known).update(names)
-        lines = [f"{indent}{line}" for text in lines for line in text.split("\n")]
-        found.append("\n".join([*lines, block]))
+        lines = []
+        for statement in _statements(block, indent):
+            names = set(_USED.findall(statement)) - known - inside
+            (inside if indent else known).update(names)
+            lines += [f"{indent}{line}" for line in _import_lines(names)]
+            lines.append(statement)
+        found.append("\n".join(lines))
     return found
+
+
+_GOES_ON = re.compile(r"[)\]}]|(else|elif|except|finally)\b")
+
+
+def _statements(block: str, indent: str) -> list[str]:
+    """The statements of a block with their bodies."""
+    found: list[str] = []
+    for line in block.split("\n"):
+        text = line.removeprefix(indent)
+        starts = text[:1] not in ("", " ") and not _GOES_ON.match(text)
+        if starts or not found:
+            found.append(line)
+        else:
+            found[-1] += "\n" + line
+    return found
+
+
+def _import_lines(names: Collection[str]) -> list[str]:
+    table = _read("imports")
+    lines = [line for name, line in table["plain"].items() if name in names]
+    for module, members in sorted(table["from"].items()):
+        if used := sorted(set(names) & set(members)):
+            lines += _from_line(module, used).split("\n")
+    return lines
 
 
 def _from_line(module: str, names: list[str]) -> str:

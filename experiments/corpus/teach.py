@@ -38,6 +38,10 @@ class Recipe:
     clip: float = 1.0
 
 
+# For a model that has learned nearly the same scripts.
+REFRESH = Recipe(steps=200, matrix_rate=0.012, other_rate=2.5e-3, decay=0.97)
+
+
 class TeachState(NamedTuple):
     """Parameters, optimizer state and number of updates."""
 
@@ -131,7 +135,7 @@ def optimizer(recipe: Recipe) -> optax.GradientTransformation:
 
 
 def losses(config: Qwen35Config, params: Any, batch: Batch) -> tuple[Any, Any]:
-    """-sum w_t log p(y_t | y_<t) / sum w_t: over all tokens, and over those of weight 1.
+    """-sum w_t log p(y_t | y_<t) / sum w_t: of all tokens, and of those of weight 1.
 
     Weight 1 have completions and the scripts that improve prompts show.
 

@@ -33,7 +33,12 @@ from experiments.corpus.teach import (
 )
 from experiments.corpus.tokenizer import corpus, save, train_tokenizer
 from experiments.tasks.prepare import TaskData
-from rpg_jax.llm import Checkpoints, export_pretrained, load_tokenizer
+from rpg_jax.llm import (
+    CheckpointError,
+    Checkpoints,
+    export_pretrained,
+    load_tokenizer,
+)
 from rpg_jax.llm.config import Qwen35Config
 
 COLUMNS = ("step", "loss", "answer_loss", "grad_norm", "tokens", "seconds")
@@ -54,6 +59,7 @@ class Settings:
         checkpoint_every: updates.
         held_out: examples per task in the held-out loss.
         sharpen: factor on the logits of the exported model.
+        start: digest of the run whose weights were taken up; empty: random ones.
     """
 
     recipe: Recipe = dataclasses.field(default_factory=Recipe)
@@ -67,6 +73,7 @@ class Settings:
     checkpoint_every: int = 50
     held_out: int = 4
     sharpen: float = 1.6
+    start: str = ""
 
 
 SMOKE = Settings(
@@ -92,10 +99,26 @@ class Training:
         folder: of the run; it exists.
         data: prepared tasks.
         settings: what is run.
+        start: folder of a finished run of the same sizes, whose weights and tokenizer
+            are taken up.
+
+    Raises:
+        TrainingError: there is no such run, or its sizes differ.
     """
 
-    def __init__(self, folder: Path, data: Sequence[TaskData], settings: Settings):
+    def __init__(
+        self,
+        folder: Path,
+        data: Sequence[TaskData],
+        settings: Settings,
+        *,
+        start: Path | None = None,
+    ):
         self.folder, self.data, self.settings = folder, data, settings
+        if start is not None:
+            shutil.copytree(
+                start / "tokenizer", folder / "tokenizer", dirs_exist_ok=True
+            )
         self.tokenizer = self._tokenizer()
         self.config: Qwen35Config = tiny_config(
             settings.vocabulary,
@@ -114,7 +137,23 @@ class Training:
         self.state: TeachState = init(jax.random.key(settings.seed))
         self.place, self.step, self._saved = Place(), 0, -1
         self._store = Checkpoints(folder / "checkpoints", max_to_keep=2)
+        if start is not None:
+            self.state = self.state._replace(params=self._weights_of(start))
         self._restore()
+
+    def _weights_of(self, start: Path) -> Any:
+        store = Checkpoints(start / "checkpoints", max_to_keep=2)
+        try:
+            found = store.restore({"state": self.state._asdict()})
+        except CheckpointError as error:
+            raise TrainingError(
+                f"{start} does not fit these settings: {error}"
+            ) from None
+        finally:
+            store.close()
+        if found is None:
+            raise TrainingError(f"{start} holds no checkpoint")
+        return found.items["state"]["params"]
 
     def _tokenizer(self) -> Any:
         place = self.folder / "tokenizer"
@@ -207,6 +246,21 @@ class Training:
     def close(self) -> None:
         """Release the checkpoint manager."""
         self._store.close()
+
+
+def start_digest(start: Path) -> str:
+    """Names the weights of a finished run.
+
+    Raises:
+        TrainingError: it has no model.
+    """
+    try:
+        return hashlib.sha256((start / "model" / "SHA256SUMS").read_bytes()).hexdigest()
+    except OSError as error:
+        raise TrainingError(
+            f"{start} is no finished run of experiments.pretrain "
+            f"({error.strerror or error})"
+        ) from None
 
 
 def _rows_before(path: Path, step: int) -> list[dict[str, str]]:
