@@ -233,8 +233,13 @@ def test_a_prompt_that_is_too_long_or_of_another_menu(menu):
     describe = describer(TASK, menu.menu, len, len(full))
     assert describe(attempt) == full
     assert describe(Attempt("print(1)\n", 1.0, score=0.5)) is None
-    with pytest.raises(TaskError, match=f"{len(full)} tokens, the limit is 9"):
-        describer(TASK, menu.menu, len, 9)(attempt)
+    # Choices too long to be shown are not improved; a task too long stops the run.
+    base = menu_prompt(TASK, menu.menu)
+    describe = describer(TASK, menu.menu, len, len(full) - 1)
+    assert describe(attempt) is None
+    assert describe(None) == base
+    with pytest.raises(TaskError, match=f"{len(base)} tokens, the limit is 9"):
+        describer(TASK, menu.menu, len, 9)(None)
 
 
 # --- sampling and learning ----------------------------------------------------------

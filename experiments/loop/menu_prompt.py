@@ -62,6 +62,8 @@ def describer(
         except NotOfTheMenu:
             return None  # a script of other menus is not improved
         if (length := count(text)) > max_tokens:
+            if previous is not None:
+                return None  # nor are choices too long to be shown
             raise TaskError(
                 f"{task.short}: a menu prompt has {length} tokens, the limit is "
                 f"{max_tokens}: raise --max-prompt-tokens"
