@@ -1,5 +1,8 @@
 """A run that was killed goes on as if it had not been; a replay is the run again."""
 
+import contextlib
+import dataclasses
+import gc
 import json
 import os
 import signal
@@ -7,6 +10,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from concurrent.futures import Future
 from pathlib import Path
 
 import loop_help as helper
@@ -15,6 +19,7 @@ import pytest
 
 from experiments.loop.accounts import Accounts
 from experiments.loop.errors import LoopError, ReplayError
+from experiments.loop.protocol import SOUND
 from experiments.loop.recorded import MEASURED, by_step
 from experiments.loop.schedule import Budget, run
 from experiments.loop.trainer import Loop
@@ -214,7 +219,7 @@ def test_budgets_are_checked():
 
 
 def test_ten_thousand_attempts_are_taken_up_in_flat_memory(tmp_path):
-    """A ledger of 10,000 attempts is read, re-scored and gone on with."""
+    """A ledger of 10,000 attempts is read and re-scored; nothing is kept of each."""
     source = tmp_path / "a"
     _straight(source, 1, chains=100)
     text = (source / "attempts.jsonl").read_text().splitlines()
@@ -228,14 +233,61 @@ def test_ten_thousand_attempts_are_taken_up_in_flat_memory(tmp_path):
                 new = record | {"step": step, "run_id": name, "stdout": "x" * 1500}
                 file.write(json.dumps(new | {"parent": None}) + "\n")
     accounts = Accounts(helper.cell(chains=100))
-    peaks = []
-    for step, located in by_step(target / "attempts.jsonl"):
-        accounts.take(step, located)
-        if step in (20, 98):
-            tracemalloc.start()
-        if step in (21, 99):
-            peaks.append(tracemalloc.get_traced_memory()[1])
-            tracemalloc.stop()
+    accounts.take(*next(by_step(target / "attempts.jsonl")))  # compiles
+    accounts = Accounts(helper.cell(chains=100))
+    with _traced() as held:
+        for step, located in by_step(target / "attempts.jsonl"):
+            accounts.take(step, located)
+            del located
+            if step in (40, 99):  # the buffer of 1,280 is full at the first
+                held()
     assert accounts.attempts == 10_000
     assert len(accounts.parents) == 1280
-    assert peaks[1] < 1.5 * peaks[0] + 1e6
+    before, after = held.bytes
+    assert after - before < 5900 * 20
+
+
+def test_steps_leave_nothing_behind(tmp_path, monkeypatch):
+    """The whole step: what stays of an attempt is the name that must not recur."""
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+    chains, marks = 20, (15, 45)
+
+    def execute(run_id, script):
+        record = helper.run_record(run_id, script)
+        future = Future()
+        future.set_result(dataclasses.replace(record, stdout_tail="x" * 1500))
+        return future
+
+    protocol = dataclasses.replace(SOUND, buffer_capacity=60)
+    cell = helper.cell(chains=chains, protocol=protocol, rate={"window": 60})
+    policy = helper.ScriptedPolicy(tmp_path)
+    with Loop(tmp_path, cell, helper.hooks(policy, execute=execute)) as loop:
+        loop.step()
+        with _traced() as held:
+            while loop.next_step <= marks[1]:
+                loop.step()
+                policy.sampled.clear()
+                if loop.next_step in marks:
+                    held()
+    before, after = held.bytes
+    assert after - before < (marks[1] - marks[0]) * chains * 500
+
+
+class _Held:
+    """Bytes held at each call."""
+
+    def __init__(self):
+        self.bytes = []
+
+    def __call__(self):
+        gc.collect()
+        self.bytes.append(tracemalloc.get_traced_memory()[0])
+
+
+@contextlib.contextmanager
+def _traced():
+    tracemalloc.start()
+    try:
+        yield _Held()
+    finally:
+        tracemalloc.stop()
