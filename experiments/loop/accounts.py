@@ -103,7 +103,7 @@ class Accounts:
         )
         for offset, record in located:
             self._add(offset, record)
-        return signals, {
+        numbers = {
             "step": step,
             "arm": arm.name,
             "seed": self.cell.seed,
@@ -121,7 +121,6 @@ class Accounts:
             "infrastructure": int((~rows.known).sum()),
             "parents": [record["parent"] for record in records],
             "relative": signals.relative.tolist(),
-            "advantage": signals.advantage.tolist(),
             "weight": signals.weight.tolist(),
             "charged_s": signals.charged.tolist(),
             "clock": {
@@ -129,6 +128,10 @@ class Accounts:
                 "attempt_s": float(self.attempt_s.mean()),
             },
         }
+        if self.cell.protocol.learning.plain_advantage:
+            # With a critic, whitening or KL only the policy knows them.
+            numbers["advantage"] = signals.advantage.tolist()
+        return signals, numbers
 
     def _add(self, offset: int, record: dict[str, Any]) -> None:
         self.attempts += 1

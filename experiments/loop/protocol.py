@@ -44,6 +44,11 @@ class Learning:
     weight_decay: float = 0.01
     grad_clip: float = 1.0
 
+    @property
+    def plain_advantage(self) -> bool:
+        """Whether an update's advantages follow from the relative rewards alone."""
+        return self.advantage == "loo" and not (self.kl_in_reward or self.whiten)
+
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:

@@ -25,7 +25,7 @@ class Signals(NamedTuple):
     """What one batch teaches; arrays of shape [B], 0 where ``mask`` is false."""
 
     relative: np.ndarray  # the signal: r - price * charged, or r / charged
-    advantage: np.ndarray  # over the mean of the others, times weight
+    advantage: np.ndarray  # over the mean of the others, times weight: without a critic
     weight: np.ndarray
     charged: np.ndarray  # seconds
     mask: np.ndarray  # bool; rows that take part
