@@ -9,8 +9,9 @@ import loop_help as helper
 import numpy as np
 import pytest
 
-from experiments.loop.protocol import PAPER
+from experiments.loop.protocol import PAPER, SOUND
 from experiments.loop.trainer import Loop
+from experiments.tasks.rewards import RewardRule
 
 STEPS = 7
 CHAINS = 6
@@ -196,3 +197,35 @@ def test_the_papers_protocol(tmp_path):
         np.testing.assert_allclose(
             found["relative"], reward - found["rho"] * charged, rtol=1e-9
         )
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_raw_score_too_large_for_the_update_is_invalid(tmp_path, sign):
+    """It would overflow, and its record would stop every resume as well."""
+    protocol = dataclasses.replace(SOUND, rule=RewardRule(kind="raw"))
+    menu = ((0.9, 5.0), (sign * 1e40, 1.0), (sign * 9e11, 2.0))
+    policy = helper.ScriptedPolicy(tmp_path, menu=menu, lr=0.0)
+    cell = helper.cell(protocol=protocol)
+    with Loop(tmp_path, cell, helper.hooks(policy)) as loop:
+        metrics = [loop.step() for _ in range(3)]
+    rows = helper.records(tmp_path)
+    assert {r["score"] for r in rows} == {0.9, sign * 9e11, None}
+    for record in rows:
+        if record["score"] is None:
+            assert (record["status"], record["reward"]) == ("invalid", 0.0)
+            assert (
+                record["reason"] == f"a score of {sign}e+40 is beyond 1e+12: no reward"
+            )
+            assert "medal" not in record
+    for one in metrics:
+        assert np.isfinite([one["rho_next"], *one["relative"], *one["advantage"]]).all()
+    with Loop(tmp_path, cell, helper.hooks(policy), resume=True) as loop:
+        assert loop.next_step == 3
+
+
+def test_a_gain_is_bounded_whatever_the_score(tmp_path):
+    policy = helper.ScriptedPolicy(tmp_path, menu=((-1e40, 1.0),))
+    with Loop(tmp_path, helper.cell(), helper.hooks(policy)) as loop:
+        loop.step()
+    assert {r["status"] for r in helper.records(tmp_path)} == {"valid"}
+    assert {r["reward"] for r in helper.records(tmp_path)} == {0.0}

@@ -1,8 +1,9 @@
 """One attempt's record: what was written, run and graded, and what it earned.
 
-Statuses: ``valid``; ``invalid`` (the script ended, its submission was refused);
-``failed`` (it crashed, hung or was stopped); ``no_script`` (the answer holds none);
-``infrastructure`` (the sandbox or the grader failed: no reward, no seconds, no data).
+Statuses: ``valid``; ``invalid`` (the script ended, its submission was refused or earned
+no usable number); ``failed`` (it crashed, hung or was stopped); ``no_script`` (the
+answer holds none); ``infrastructure`` (the sandbox or the grader failed: no reward, no
+seconds, no data).
 """
 
 import dataclasses
@@ -23,6 +24,10 @@ from sandbox_exec.protocol import RunRecord
 
 INFRASTRUCTURE = "infrastructure"
 _TEXT = 2000  # characters of each output that a record keeps
+# Sums of squares of more are no float32: one such raw score would stop the run for
+# ever, as its record is read again by every resume.
+_MOST = 1e12
+_OF_A_SCORE = ("medal", "above_median")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,11 +209,17 @@ def finish(
         grading_s: seconds of grading.
         best: best value of earlier steps, for the paper's bonus.
     """
+    reward, value = scoring.reward(score, best)
+    if abs(value) > _MOST:
+        reason = f"a score of {score:g} is beyond {_MOST:g}: no reward"
+        fields = fields | {"status": "invalid", "reason": reason}
+        fields = {k: v for k, v in fields.items() if k not in _OF_A_SCORE}
+        score = None
+        reward, value = scoring.reward(score, best)
     record = identity | fields
     record |= {"valid": fields["status"] == "valid", "score": score}
     record |= {"generation_s": float(generation_s), "grading_s": float(grading_s)}
     if fields["status"] == INFRASTRUCTURE:
         return record | {"reward": None, "value": None, "delta_s": None}
-    reward, value = scoring.reward(score, best)
     seconds = attempt_seconds(scoring.rule, fields["execution_s"], generation_s)
     return record | {"reward": reward, "value": value, "delta_s": seconds}
