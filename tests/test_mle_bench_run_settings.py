@@ -331,11 +331,13 @@ def test_stored_settings_allow_no_others(tmp_path):
 
 def test_dry_run_shows_what_would_run(tmp_path):
     code, out, err = command(
-        "--task=spooky-author", "--data=synthetic", "--dry-run", f"--out={tmp_path}/run"
+        *("--task=spooky-author", "--data=synthetic", "--rate-data=slots"),
+        *("--dry-run", f"--out={tmp_path}/run"),
     )
     assert (code, err) == (0, "")
     shown = json.loads(out)
     assert shown["protocol"]["learning"]["learning_rate"] == TINY.learning_rate
+    assert shown["protocol"]["rate"]["data"] == "slots"
     assert list(tmp_path.iterdir()) == []
 
 

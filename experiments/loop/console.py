@@ -95,7 +95,7 @@ class Screen:
     # ---- while it runs
 
     def begin(self, task: Task, loops: list[Loop], budget: Budget) -> None:
-        """Show the runs of a task, each with the last numbers that it has."""
+        """Show the runs of a task; each has numbers from its next step on."""
         self._loops, self._budget, self._last = loops, budget, {}
         self._now = ""
         self._title = f"{task.short}: {task.metric_text}"
