@@ -33,6 +33,7 @@ from experiments.tasks import prepare_task
 from rpg_jax.llm import load_tokenizer, model_for
 from rpg_jax.llm.embedded import check_sums, embedded_folder
 from rpg_jax.llm.errors import CheckpointError
+from rpg_jax.llm.tokenizer import chat_ids
 
 TASKS = ("insults", "nyc-taxi")
 
@@ -271,6 +272,15 @@ def test_damage_is_one_line_that_names_the_file(shipped):
         check_sums(shipped)
     with pytest.raises(CheckpointError, match=r"experiments\.pretrain"):
         embedded_folder(shipped / "nowhere")
+
+
+def test_the_short_way_to_the_embedded_tokenizer_gives_the_same():
+    short, long = load_tokenizer("tiny"), load_tokenizer(embedded_folder())
+    assert short.eos_token_id == long.eos_token_id
+    assert short.pad_token_id == long.pad_token_id
+    for text in ("def f(x):\n\treturn x", "caf\u00e9 <|im_end|>"):
+        assert chat_ids(short, text) == chat_ids(long, text)
+        assert short.decode(chat_ids(short, text)) == long.decode(chat_ids(long, text))
 
 
 # --- the survey -----------------------------------------------------------------------

@@ -35,7 +35,12 @@ def load_tokenizer(path_or_id: str | os.PathLike[str]) -> Any:
     if path.is_file():
         return _from_gguf(path)
     try:
-        return transformers.AutoTokenizer.from_pretrained(path, local_files_only=True)
+        # Ours is of the plain class; AutoTokenizer takes two seconds to find that out.
+        if path_or_id == "tiny":
+            kind = transformers.PreTrainedTokenizerFast
+        else:
+            kind = transformers.AutoTokenizer
+        return kind.from_pretrained(path, local_files_only=True)
     except Exception as error:  # transformers raises many kinds for broken files
         reason = str(error).strip().splitlines()
         raise CheckpointError(
