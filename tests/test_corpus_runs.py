@@ -47,7 +47,7 @@ def _cheap(short: str, number: int) -> list[str]:
     return found
 
 
-#: Every option of every task: an hour, run by hand.
+#: Surveys of the whole corpus: a quarter of an hour and more, run by hand.
 LONG = pytest.mark.skipif(
     "RPG_LONG_TESTS" not in os.environ, reason="a survey: set RPG_LONG_TESTS=1"
 )
@@ -76,6 +76,7 @@ def test_broken_scripts_fail_as_their_kind_says(pool, data):
     assert outcomes["rows"].status == outcomes["blank"].status == "invalid"
 
 
+@LONG
 @pytest.mark.slow
 def test_two_hundred_random_scripts(pool, data, capsys):
     """Shares, seconds and gains over all tasks; printed per task."""

@@ -336,7 +336,7 @@ def test_summary_against_hand_counts():
 
 def test_report_round_trip_and_torn_line(tmp_path):
     run = {
-        "config": {"model": "tiny", "data": "synthetic, small"},
+        "config": {"model": "tiny", "data": "synthetic, small", "sandbox": "FULL"},
         "command": ["python", "-m", "experiments.survey"],
         "started": "2026-01-01T00:00:00Z",
         "machine": {"cpu": "some", "cores": 2},
