@@ -119,7 +119,7 @@ SMALL = Preset(
     budget_s=1800.0,
 )
 
-# SmolLM2-135M writes no script that runs, but it can choose. Below a temperature of 2
+# SmolLM2-135M writes no script that runs, but it can choose. Up to a temperature of 2
 # it repeats the choices that an improve prompt shows (measured: docs/models.md), and
 # nothing new is tried. The longest answer of a menu has 141 tokens.
 SMOLLM2 = Preset(
