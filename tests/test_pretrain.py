@@ -12,6 +12,7 @@ from synthetic_helpers import shared_cache
 
 from experiments.corpus import survey_report
 from experiments.corpus.batches import Stream
+from experiments.corpus.run import placeless
 from experiments.corpus.survey import Sample, changed_share, summarise
 from experiments.corpus.teach import (
     Recipe,
@@ -304,6 +305,12 @@ def _sample(script="a\nb\nc\nd", status="valid", gain=0.5, wall=1.0, **changes):
         "plan": "Plan: nothing.",
     }
     return Sample(**(fields | changes))
+
+
+def test_reasons_do_not_tell_where_this_machine_keeps_its_packages():
+    text = "cannot import name 'A' (/home/me/env/lib/site-packages/sklearn/a.py)"
+    assert placeless(text) == "cannot import name 'A' (sklearn/a.py)"
+    assert placeless("No such file: 'input/x.csv'") == "No such file: 'input/x.csv'"
 
 
 def test_changed_share_counts_lines():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -75,7 +76,7 @@ def run_scripts(
         else:
             # The tail is what the head has no room for: short errors have none.
             lines = (record.stderr_head + record.stderr_tail).strip().splitlines()
-            reason = lines[-1] if lines else str(record.submission.status)
+            reason = placeless(lines[-1]) if lines else str(record.submission.status)
         yield Outcome(
             task,
             str(status),
@@ -87,6 +88,11 @@ def run_scripts(
             script,
             _printed(record),
         )
+
+
+def placeless(text: str) -> str:
+    """An error message without the folder where this machine keeps its packages."""
+    return re.sub(r"/\S*/site-packages/", "", text)
 
 
 def _printed(record: Any) -> str:

@@ -91,8 +91,8 @@ class Preset:
 
 
 # Longest answer of the corpus: 650 tokens, and 1,572 with its prompt; the context is
-# 2,048. A pass over eight answers takes two cores as long as sampling them: one pass,
-# on fresh answers, and no KL to the start policy.
+# 2,048. On two cores a pass over eight answers takes as long as sampling them, so
+# there is one pass, on fresh answers, and no KL to the start policy.
 TINY = Preset(
     name="tiny",
     style="compact",
