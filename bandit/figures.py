@@ -25,6 +25,7 @@ OTHERS = (
     "#8c6d31", "#5ab4ac", "#e377c2", "#aec7e8", "#98df8a", "#c5b0d5", "#bcbd22",
     "#c49c94", "#ff9896", "#17becf", "#dbdb8d", "#393b79", "#637939",
 )  # fmt: skip
+TICKS = [digit * 10**power for power in range(7) for digit in (1, 2, 3, 5)]
 TITLES = {
     "E1": "E1: independent",
     "E2": "E2: correlation +0.8",
@@ -117,6 +118,8 @@ def regret_against_arms(result_csv: Path, *, selection: str = "median") -> "Figu
 
 
 def _ranking(rows: list[dict], names: list[str], labels: dict[str, str]) -> "Figure":
+    from matplotlib.ticker import FixedLocator, NullFormatter, StrMethodFormatter
+
     order = sorted(
         labels,
         key=lambda a: -np.mean([r["regret_mean"] for r in rows if r["agent"] == a]),
@@ -140,6 +143,10 @@ def _ranking(rows: list[dict], names: list[str], labels: dict[str, str]) -> "Fig
             xlabel="regret at the last step (mean ± s.e.)",
             title=f"{TITLES[env]}, K = {arms}",
         )
+        # Plain numbers, few enough for a span of less than a decade.
+        axis.xaxis.set_major_locator(FixedLocator(TICKS))
+        axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        axis.xaxis.set_minor_formatter(NullFormatter())
         axis.grid(True, axis="x", alpha=0.25, linewidth=0.6)
         axis.set_yticks(range(len(order)))
         axis.set_yticklabels([labels[a] for a in order] if axis is axes[0] else [])
