@@ -9,11 +9,11 @@ import contextlib
 import errno
 import os
 import signal
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from . import cgroup_files as files
 from .errors import SandboxError
 from .limits import Limits
 
@@ -40,76 +40,6 @@ def tree_name(pid: int) -> str:
     return f"sbx-{pid}-{process_start(pid)}"
 
 
-def _mounts() -> list[tuple[str, str, str, set[str]]]:
-    """(file system, root inside it, mount point, super options) of cgroup mounts."""
-    found = []
-    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
-        left, _, right = line.partition(" - ")
-        head, tail = left.split(), right.split()
-        if tail[0] in ("cgroup", "cgroup2"):
-            found.append((tail[0], head[3], head[4], set(tail[2].split(","))))
-    return found
-
-
-def _own_groups() -> dict[str, str]:
-    """Our group per v1 controller; the v2 one under the empty name."""
-    groups = {}
-    for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
-        _, names, path = line.split(":", 2)
-        for name in names.split(","):
-            groups[name] = path
-    return groups
-
-
-def _place(mount_root: str, mount_point: str, path: str) -> Path:
-    """Where group `path` appears below its mount point."""
-    if mount_root != "/" and (path + "/").startswith(mount_root + "/"):
-        path = path[len(mount_root) :]
-    place = Path(mount_point, path.lstrip("/"))
-    return place if place.is_dir() else Path(mount_point)
-
-
-def _read(path: Path) -> str:
-    return path.read_text(encoding="ascii", errors="replace").strip()
-
-
-def _write(path: Path, text: str | int) -> None:
-    # One unbuffered write: the kernel reports its verdict on exactly that call.
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(fd, str(text).encode())
-    finally:
-        os.close(fd)
-
-
-def _rmdir(path: Path, *, patience_s: float = 2.0) -> None:
-    """Remove a group whose processes are dead or dying; kill what still sits in it."""
-    deadline = time.monotonic() + patience_s
-    while True:
-        try:
-            os.rmdir(path)
-            return
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            if error.errno != errno.EBUSY or time.monotonic() > deadline:
-                raise
-        with contextlib.suppress(OSError):
-            for pid in _read(path / "cgroup.procs").split():
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(int(pid), signal.SIGKILL)
-        time.sleep(0.002)
-
-
-def remove_tree(path: Path) -> None:
-    """Remove a harness's group and the run groups below it, killing any survivor."""
-    with contextlib.suppress(FileNotFoundError):
-        for entry in sorted(os.scandir(path), key=lambda e: e.name):
-            if entry.is_dir(follow_symlinks=False):
-                _rmdir(Path(entry.path))
-        _rmdir(path)
-
-
 @dataclass
 class RunCgroup:
     """The groups of one run: add its processes, read its counters, remove it."""
@@ -126,7 +56,7 @@ class RunCgroup:
         """Move processes in; nothing of theirs was charged here before."""
         for pid in pids:
             for path in dict.fromkeys(self.paths.values()):
-                _write(path / "cgroup.procs", pid)
+                files.write(path / "cgroup.procs", pid)
 
     def start_clock(self) -> None:
         """Count CPU seconds from now on."""
@@ -134,7 +64,7 @@ class RunCgroup:
 
     def _cpu_total(self) -> float:
         if self.version == 1:
-            return int(_read(self._path("cpuacct") / "cpuacct.usage")) / 1e9
+            return int(files.read(self._path("cpuacct") / "cpuacct.usage")) / 1e9
         return self._keyed("", "cpu.stat").get("usage_usec", 0) / 1e6
 
     def cpu_s(self) -> float:
@@ -142,7 +72,7 @@ class RunCgroup:
         return max(0.0, self._cpu_total() - self._cpu_start)
 
     def _keyed(self, controller: str, name: str) -> dict[str, int]:
-        lines = _read(self._path(controller) / name).splitlines()
+        lines = files.read(self._path(controller) / name).splitlines()
         pairs = (line.split() for line in lines)
         return {p[0]: int(p[1]) for p in pairs if len(p) == 2 and p[1].isdigit()}
 
@@ -155,7 +85,7 @@ class RunCgroup:
         """Largest memory of the run in bytes, page cache and tmpfs included."""
         name = "memory.max_usage_in_bytes" if self.version == 1 else "memory.peak"
         try:
-            return int(_read(self._path("memory") / name))
+            return int(files.read(self._path("memory") / name))
         except FileNotFoundError:  # memory.peak came with Linux 5.19
             return 0
 
@@ -166,29 +96,29 @@ class RunCgroup:
     def pids_peak(self) -> int:
         """Most processes and threads at one time; 0 where the kernel keeps no peak."""
         try:
-            return int(_read(self._path("pids") / "pids.peak"))
+            return int(files.read(self._path("pids") / "pids.peak"))
         except FileNotFoundError:
             return 0
 
     def pids_now(self) -> int:
         """Processes and threads alive."""
-        return int(_read(self._path("pids") / "pids.current"))
+        return int(files.read(self._path("pids") / "pids.current"))
 
     def kill(self) -> None:
         """SIGKILL every process of the run (a second line of defence)."""
         path = self._path("pids")
         with contextlib.suppress(OSError):
             if (path / "cgroup.kill").exists():
-                _write(path / "cgroup.kill", 1)
+                files.write(path / "cgroup.kill", 1)
                 return
-            for pid in _read(path / "cgroup.procs").split():
+            for pid in files.read(path / "cgroup.procs").split():
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(int(pid), signal.SIGKILL)
 
     def remove(self) -> None:
         """Remove the groups."""
         for path in dict.fromkeys(self.paths.values()):
-            _rmdir(path)
+            files.rmdir(path)
 
 
 @dataclass
@@ -206,7 +136,7 @@ class CgroupTree:
         return f"v{self.version}: {', '.join(names)}"
 
     def _v2_controllers(self) -> list[str]:
-        return sorted(_read(self.roots[""] / "cgroup.subtree_control").split())
+        return sorted(files.read(self.roots[""] / "cgroup.subtree_control").split())
 
     def can_pin(self) -> bool:
         """Whether runs can be held on cores by a cpuset."""
@@ -248,25 +178,25 @@ class CgroupTree:
         pids = limits.pids + 1
         path = group._path
         if self.version == 1:
-            _write(path("memory") / "memory.limit_in_bytes", memory)
+            files.write(path("memory") / "memory.limit_in_bytes", memory)
             with contextlib.suppress(*_UNAVAILABLE):  # absent without swap accounting
-                _write(path("memory") / "memory.memsw.limit_in_bytes", memory)
+                files.write(path("memory") / "memory.memsw.limit_in_bytes", memory)
             if cores:
-                mems = _read(self.roots["cpuset"] / "cpuset.mems")
-                _write(path("cpuset") / "cpuset.mems", mems)
+                mems = files.read(self.roots["cpuset"] / "cpuset.mems")
+                files.write(path("cpuset") / "cpuset.mems", mems)
         else:
-            _write(path("") / "memory.max", memory)
+            files.write(path("") / "memory.max", memory)
             for name, value in (("memory.swap.max", 0), ("memory.oom.group", 1)):
                 with contextlib.suppress(FileNotFoundError):
-                    _write(path("") / name, value)
-        _write(path("pids") / "pids.max", pids)
+                    files.write(path("") / name, value)
+        files.write(path("pids") / "pids.max", pids)
         if cores:
-            _write(path("cpuset") / "cpuset.cpus", ",".join(map(str, cores)))
+            files.write(path("cpuset") / "cpuset.cpus", ",".join(map(str, cores)))
 
     def remove(self) -> None:
         """Remove the tree; runs must be over."""
         for root in dict.fromkeys(self.roots.values()):
-            remove_tree(root)
+            files.remove_tree(root)
 
 
 def open_tree() -> CgroupTree:
@@ -276,7 +206,7 @@ def open_tree() -> CgroupTree:
         CgroupUnavailable: neither version is writable; the text names the remedy.
     """
     try:
-        mounts, own = _mounts(), _own_groups()
+        mounts, own = files.mounts(), files.own_groups()
     except OSError as error:
         raise CgroupUnavailable(f"no control groups here: {error}") from error
     reasons = []
@@ -314,7 +244,7 @@ def _open_v1(mounts: list, own: dict[str, str]) -> CgroupTree:
     roots: dict[str, Path] = {}
     try:
         for controller, (mount_root, point) in where.items():
-            place = _place(mount_root, point, own.get(controller, "/"))
+            place = files.place(mount_root, point, own.get(controller, "/"))
             try:
                 roots[controller] = _make_v1(place, Path(point), name, controller)
             except OSError as error:
@@ -326,7 +256,7 @@ def _open_v1(mounts: list, own: dict[str, str]) -> CgroupTree:
     except CgroupUnavailable:
         for root in dict.fromkeys(roots.values()):
             with contextlib.suppress(OSError):
-                remove_tree(root)
+                files.remove_tree(root)
         raise
     return CgroupTree(version=1, roots=roots)
 
@@ -340,7 +270,7 @@ def _make_v1(place: Path, top: Path, name: str, controller: str) -> Path:
             if controller == "cpuset":
                 for part in ("cpus", "mems"):
                     source = base / f"cpuset.effective_{part}"
-                    _write(root / f"cpuset.{part}", _read(source))
+                    files.write(root / f"cpuset.{part}", files.read(source))
             return root
         except OSError as error:
             with contextlib.suppress(OSError):
@@ -355,11 +285,11 @@ def _open_v2(mounts: list, own: dict[str, str]) -> CgroupTree:
     if not points:
         raise CgroupUnavailable("v2: not mounted")
     mount_root, point = points[0]
-    place = _place(mount_root, point, own.get("", "/"))
+    place = files.place(mount_root, point, own.get("", "/"))
     reasons: list[str] = []
     for base in _bases(place, Path(point), name):
         try:
-            offered = _read(base / "cgroup.controllers").split()
+            offered = files.read(base / "cgroup.controllers").split()
             missing = [c for c in _NEEDED_V2 if c not in offered]
             if missing:
                 reasons.append(f"v2: no {', '.join(missing)} controller")
@@ -368,8 +298,8 @@ def _open_v2(mounts: list, own: dict[str, str]) -> CgroupTree:
             root = base / name
             root.mkdir(exist_ok=True)
             for controller in (*_NEEDED_V2, *_OPTIONAL_V2):
-                if controller in _read(root / "cgroup.controllers").split():
-                    _write(root / "cgroup.subtree_control", f"+{controller}")
+                if controller in files.read(root / "cgroup.controllers").split():
+                    files.write(root / "cgroup.subtree_control", f"+{controller}")
             return CgroupTree(version=2, roots={"": root})
         except OSError as error:
             with contextlib.suppress(OSError):
@@ -388,36 +318,36 @@ def _delegate(base: Path, offered: list[str]) -> None:
     only process we step into a leaf of our own; anybody else's stay where they are.
     """
     control = base / "cgroup.subtree_control"
-    enabled = _read(control).split()
+    enabled = files.read(control).split()
     wanted = [c for c in _NEEDED_V2 if c not in enabled]
     if wanted:
         try:
             for controller in wanted:
-                _write(control, f"+{controller}")
+                files.write(control, f"+{controller}")
         except OSError as error:
-            members = _read(base / "cgroup.procs").split()
+            members = files.read(base / "cgroup.procs").split()
             if error.errno != errno.EBUSY or members != [str(os.getpid())]:
                 raise
             leaf = base / "sbx-harness"
             leaf.mkdir(exist_ok=True)
-            _write(leaf / "cgroup.procs", os.getpid())
+            files.write(leaf / "cgroup.procs", os.getpid())
             for controller in wanted:
-                _write(control, f"+{controller}")
+                files.write(control, f"+{controller}")
     for controller in _OPTIONAL_V2:
         if controller in offered and controller not in enabled:
             with contextlib.suppress(OSError):
-                _write(control, f"+{controller}")
+                files.write(control, f"+{controller}")
 
 
 def sweep_stale() -> list[Path]:
     """Remove trees whose harness is gone (killed before it could clean up)."""
     removed = []
     with contextlib.suppress(OSError):
-        own = _own_groups()
-        for kind, mount_root, point, options in _mounts():
+        own = files.own_groups()
+        for kind, mount_root, point, options in files.mounts():
             keys = [k for k in own if k and k in options] if kind == "cgroup" else [""]
             for key in keys:
-                place = _place(mount_root, point, own.get(key, "/"))
+                place = files.place(mount_root, point, own.get(key, "/"))
                 for base in _bases(place, Path(point), ""):
                     removed += _sweep(base)
     return removed
@@ -434,6 +364,6 @@ def _sweep(base: Path) -> list[Path]:
                 if tree_name(int(parts[1])) == entry.name:
                     continue
             with contextlib.suppress(OSError):
-                remove_tree(Path(entry.path))
+                files.remove_tree(Path(entry.path))
                 removed.append(Path(entry.path))
     return removed

@@ -195,7 +195,7 @@ def delegated_cgroup(user: pwd.struct_passwd):
                 os.chown(entry, user.pw_uid, user.pw_gid)
         yield "/" + name
     finally:
-        from sandbox_exec.cgroup import remove_tree
+        from sandbox_exec.cgroup_files import remove_tree
 
         for place in made:
             remove_tree(place)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_exec import Limits, cgroup
+from sandbox_exec import Limits
+from sandbox_exec import cgroup_files as files
 from sandbox_exec.cgroup import CgroupTree, CgroupUnavailable, RunCgroup, open_tree
 
 FILES_V2 = {
@@ -51,13 +52,13 @@ def kernel(tmp_path, monkeypatch):
         Path(path).rmdir()
 
     monkeypatch.setattr(Path, "mkdir", mkdir)
-    monkeypatch.setattr(cgroup, "_write", write)
-    monkeypatch.setattr(cgroup, "_rmdir", rmdir)
+    monkeypatch.setattr(files, "write", write)
+    monkeypatch.setattr(files, "rmdir", rmdir)
     top = tmp_path / "cgroup"
     top.mkdir()
     mounts = [("cgroup2", "/", str(top), {"rw"})]
-    monkeypatch.setattr(cgroup, "_mounts", lambda: mounts)
-    monkeypatch.setattr(cgroup, "_own_groups", lambda: {"": "/user/me"})
+    monkeypatch.setattr(files, "mounts", lambda: mounts)
+    monkeypatch.setattr(files, "own_groups", lambda: {"": "/user/me"})
     return top
 
 
@@ -92,7 +93,7 @@ def test_v2_limits_and_counters(kernel):
 def test_v2_climbs_past_a_group_that_cannot_delegate(kernel, monkeypatch):
     (kernel / "busy").mkdir()
     (kernel / "busy" / "cgroup.procs").write_text("1\n2\n")
-    monkeypatch.setattr(cgroup, "_own_groups", lambda: {"": "/busy"})
+    monkeypatch.setattr(files, "own_groups", lambda: {"": "/busy"})
     tree = open_tree()
     assert tree.roots[""].parent == kernel
 
@@ -109,7 +110,7 @@ def test_denied_limits_are_one_clear_error(kernel, monkeypatch):
     def refuse(path, text):
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(cgroup, "_write", refuse)
+    monkeypatch.setattr(files, "write", refuse)
     with pytest.raises(CgroupUnavailable, match="cannot set up a control group"):
         tree.create("run1", Limits(), ())
     assert not (tree.roots[""] / "run1").exists()
@@ -133,6 +134,6 @@ def test_v1_counters(tmp_path):
 
 
 def test_paths_inside_a_container():
-    place = cgroup._place("/docker/abc", "/", "/docker/abc/usr")
+    place = files.place("/docker/abc", "/", "/docker/abc/usr")
     assert place == Path("/usr")
-    assert cgroup._place("/", "/", "/no/such/group") == Path("/")
+    assert files.place("/", "/", "/no/such/group") == Path("/")
