@@ -3,7 +3,7 @@
     python -m experiments.pretrain                       # under an hour on two cores
     python -m experiments.pretrain --smoke               # all steps in three minutes
     python -m experiments.pretrain --out=DIR --resume    # go on after a stop
-    python -m experiments.pretrain --init=RUN            # learn changed scripts anew
+    python -m experiments.pretrain --init=tiny           # learn changed scripts anew
 
 The folder's model/ is what --model=FOLDER reads. Copied to rpg_jax/llm/tiny it is the
 embedded policy, --model=tiny.
@@ -28,7 +28,10 @@ SHARPEN = flags.DEFINE_float(
     "sharpen", 1.6, "Factor on the exported model's logits.", lower_bound=0.1
 )
 INIT = flags.DEFINE_string(
-    "init", None, "Folder of a finished run to go on from, with 200 gentler updates."
+    "init",
+    None,
+    "Go on from these weights, with 200 gentler updates: tiny, the embedded policy, or "
+    "the folder of a finished run that was made with the same --sharpen.",
 )
 SMOKE = flags.DEFINE_boolean("smoke", False, "A very small model and few updates.")
 CACHE_DIR = flags.DEFINE_string(
@@ -41,13 +44,13 @@ for _name in ("seed", "out", "resume", "dry_run"):
 def _settings() -> Any:
     from experiments.corpus.teach import REFRESH
     from experiments.corpus.training import SMOKE as SMALL
-    from experiments.corpus.training import Settings, start_digest
+    from experiments.corpus.training import Settings, start_digest, start_model
 
     settings = SMALL if SMOKE.value else Settings()
     if not math.isfinite(SHARPEN.value):
         raise cli.UsageError(f"--sharpen={SHARPEN.value}: must be finite")
     if INIT.value is not None:
-        start = start_digest(Path(INIT.value))
+        start = start_digest(start_model(INIT.value))
         settings = dataclasses.replace(settings, recipe=REFRESH, start=start)
     if STEPS.value is not None:
         recipe = dataclasses.replace(settings.recipe, steps=STEPS.value)
@@ -112,16 +115,17 @@ def _samples(folder: Path, data: Any, number: int = 4) -> None:
 
 def _run(folder: Path, settings: Any) -> None:
     """Trains, exports and shows samples."""
-    from experiments.corpus.training import Training
+    from experiments.corpus.training import Training, start_model
     from experiments.tasks import load_tasks, prepare_task
     from rpg_jax.llm import count_parameters
 
-    print("preparing the synthetic data of 22 tasks", flush=True)
+    tasks = settings.tasks or tuple(load_tasks())
+    print(f"preparing the synthetic data of {len(tasks)} tasks", flush=True)
     data = [
         prepare_task(short, data="synthetic", cache_dir=CACHE_DIR.value)
-        for short in load_tasks()
+        for short in tasks
     ]
-    start = None if INIT.value is None else Path(INIT.value)
+    start = None if INIT.value is None else start_model(INIT.value)
     run = Training(folder, data, settings, start=start)
     try:
         print(
@@ -146,16 +150,16 @@ def _run(folder: Path, settings: Any) -> None:
 def main() -> int:
     """Checks the flags and runs."""
     from experiments.corpus.training import TrainingError
+    from experiments.tasks import TaskError
+    from rpg_jax.llm import CheckpointError
 
     try:
         settings = _settings()
-    except TrainingError as error:
+    except (TrainingError, CheckpointError) as error:
         raise cli.UsageError(str(error)) from None
     if DRY_RUN.value:
         print(settings)
         return 0
-    from experiments.tasks import TaskError
-    from rpg_jax.llm import CheckpointError
 
     folder = Path(OUT.value or rundir.default_folder("pretrain", "tiny"))
     if RESUME.value and OUT.value is None:

@@ -34,12 +34,13 @@ from experiments.corpus.teach import (
 from experiments.corpus.tokenizer import corpus, save, train_tokenizer
 from experiments.tasks.prepare import TaskData
 from rpg_jax.llm import (
-    CheckpointError,
     Checkpoints,
     export_pretrained,
+    load_pretrained,
     load_tokenizer,
 )
 from rpg_jax.llm.config import Qwen35Config
+from rpg_jax.llm.embedded import SUMS, embedded_folder
 
 COLUMNS = ("step", "loss", "answer_loss", "grad_norm", "tokens", "seconds")
 HELD_OUT_SEED = 1_000_003
@@ -59,7 +60,8 @@ class Settings:
         checkpoint_every: updates.
         held_out: examples per task in the held-out loss.
         sharpen: factor on the logits of the exported model.
-        start: digest of the run whose weights were taken up; empty: random ones.
+        start: digest of the model whose weights were taken up; empty: random ones.
+        tasks: short names; empty: all.
     """
 
     recipe: Recipe = dataclasses.field(default_factory=Recipe)
@@ -74,6 +76,7 @@ class Settings:
     held_out: int = 4
     sharpen: float = 1.6
     start: str = ""
+    tasks: tuple[str, ...] = ()
 
 
 SMOKE = Settings(
@@ -82,9 +85,11 @@ SMOKE = Settings(
     depth=4,
     hidden=128,
     tokens=1584,
-    per_task=1,
+    vocabulary=1024,
+    per_task=4,
     checkpoint_every=12,
-    held_out=1,
+    held_out=4,
+    tasks=("spooky-author", "nyc-taxi", "leaf-classif"),
 )
 
 
@@ -99,11 +104,12 @@ class Training:
         folder: of the run; it exists.
         data: prepared tasks.
         settings: what is run.
-        start: folder of a finished run of the same sizes, whose weights and tokenizer
-            are taken up.
+        start: a model of the same sizes (see ``start_model``), whose weights and
+            tokenizer are taken up. It was exported with the same ``sharpen``.
 
     Raises:
-        TrainingError: there is no such run, or its sizes differ.
+        TrainingError: the model's sizes differ.
+        CheckpointError: it cannot be read.
     """
 
     def __init__(
@@ -116,9 +122,7 @@ class Training:
     ):
         self.folder, self.data, self.settings = folder, data, settings
         if start is not None:
-            shutil.copytree(
-                start / "tokenizer", folder / "tokenizer", dirs_exist_ok=True
-            )
+            save(load_tokenizer(start), folder / "tokenizer")
         self.tokenizer = self._tokenizer()
         self.config: Qwen35Config = tiny_config(
             settings.vocabulary,
@@ -142,18 +146,10 @@ class Training:
         self._restore()
 
     def _weights_of(self, start: Path) -> Any:
-        store = Checkpoints(start / "checkpoints", max_to_keep=2)
-        try:
-            found = store.restore({"state": self.state._asdict()})
-        except CheckpointError as error:
-            raise TrainingError(
-                f"{start} does not fit these settings: {error}"
-            ) from None
-        finally:
-            store.close()
-        if found is None:
-            raise TrainingError(f"{start} holds no checkpoint")
-        return found.items["state"]["params"]
+        config, params = load_pretrained(start)
+        if config != self.config:
+            raise TrainingError(f"{start} does not fit these settings: other sizes")
+        return sharpened(params, 1.0 / self.settings.sharpen)
 
     def _tokenizer(self) -> Any:
         place = self.folder / "tokenizer"
@@ -248,19 +244,22 @@ class Training:
         self._store.close()
 
 
-def start_digest(start: Path) -> str:
-    """Names the weights of a finished run.
+def start_model(name: str) -> Path:
+    """The model folder of a finished run, or ``tiny``, the embedded policy's.
 
     Raises:
-        TrainingError: it has no model.
+        TrainingError: there is no such model.
+        CheckpointError: the embedded policy is damaged.
     """
-    try:
-        return hashlib.sha256((start / "model" / "SHA256SUMS").read_bytes()).hexdigest()
-    except OSError as error:
-        raise TrainingError(
-            f"{start} is no finished run of experiments.pretrain "
-            f"({error.strerror or error})"
-        ) from None
+    folder = embedded_folder() if name == "tiny" else Path(name) / "model"
+    if not (folder / SUMS).is_file():
+        raise TrainingError(f"{name} is no finished run of experiments.pretrain")
+    return folder
+
+
+def start_digest(model: Path) -> str:
+    """Names the weights in a model folder."""
+    return hashlib.sha256((model / SUMS).read_bytes()).hexdigest()
 
 
 def _rows_before(path: Path, step: int) -> list[dict[str, str]]:
@@ -284,8 +283,8 @@ def write_sums(folder: Path) -> Path:
     lines = [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
         for path in sorted(folder.iterdir())
-        if path.name != "SHA256SUMS" and path.suffix != ".md" and path.is_file()
+        if path.name != SUMS and path.suffix != ".md" and path.is_file()
     ]
-    path = folder / "SHA256SUMS"
+    path = folder / SUMS
     path.write_text("".join(lines), encoding="utf-8")
     return path
