@@ -47,9 +47,9 @@ def _cheap(short: str, number: int) -> list[str]:
     return found
 
 
-#: Surveys of the whole corpus: a quarter of an hour and more, run by hand.
+#: Every option of every task takes half an hour: run by hand.
 LONG = pytest.mark.skipif(
-    "RPG_LONG_TESTS" not in os.environ, reason="a survey: set RPG_LONG_TESTS=1"
+    "RPG_LONG_TESTS" not in os.environ, reason="takes long: set RPG_LONG_TESTS=1"
 )
 
 
@@ -76,32 +76,20 @@ def test_broken_scripts_fail_as_their_kind_says(pool, data):
     assert outcomes["rows"].status == outcomes["blank"].status == "invalid"
 
 
-@LONG
 @pytest.mark.slow
-def test_two_hundred_random_scripts(pool, data, capsys):
-    """Shares, seconds and gains over all tasks; printed per task."""
-    per_task = -(-200 // len(SHORTS))
-    every = []
-    lines = []
-    for short in SHORTS:
-        rng = np.random.default_rng(7)
-        scripts = [draw(short, rng).script for _ in range(per_task)]
-        outcomes = list(run_scripts(pool, data(short), scripts, wall_s=120))
-        every += outcomes
-        lines.append(summary(outcomes))
-        lines += [
-            f"    {o.status}: {o.reason}" for o in outcomes if o.status != "valid"
-        ]
-    with capsys.disabled():
-        print("\n" + "\n".join(lines))
-    valid = [o for o in every if o.status == "valid"]
-    assert len(every) >= 200
-    assert len(valid) >= 0.9 * len(every)
-    seconds = np.quantile([o.cpu_s for o in valid], (0.05, 0.95))
-    assert seconds[1] > 5 * seconds[0]
-    gains = np.quantile([o.gain for o in valid], (0.05, 0.95))
-    assert gains[0] < 0.05
-    assert gains[1] > 0.7
+@pytest.mark.parametrize("short", SHORTS)
+def test_ten_random_scripts_of_each_task_run(pool, data, short):
+    """220 in all, as the generator draws them: cheap and dear ones, good and bad."""
+    rng = np.random.default_rng(7)
+    scripts = [draw(short, rng).script for _ in range(10)]
+    outcomes = list(run_scripts(pool, data(short), scripts, wall_s=120))
+    print(summary(outcomes))
+    valid = [o for o in outcomes if o.status == "valid"]
+    # A combination may ask for more than the data hold, as real scripts do.
+    assert len(valid) >= 8, [(o.status, o.reason) for o in outcomes]
+    assert all(0.0 <= o.gain <= 1.0 for o in valid)
+    assert max(o.gain for o in valid) > 0.1
+    assert max(o.cpu_s for o in valid) > 1.5 * min(o.cpu_s for o in valid)
 
 
 @LONG
