@@ -1,7 +1,7 @@
 """Teach the embedded policy to write scripts: corpus, tokenizer, training, weights.
 
     python -m experiments.pretrain                       # under an hour on two cores
-    python -m experiments.pretrain --smoke               # all steps in three minutes
+    python -m experiments.pretrain --smoke               # all steps in a minute
     python -m experiments.pretrain --out=DIR --resume    # go on after a stop
     python -m experiments.pretrain --init=tiny           # learn changed scripts anew
 

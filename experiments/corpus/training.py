@@ -22,7 +22,7 @@ from typing import Any
 
 import jax
 
-from experiments.corpus.batches import Batch, Place, Stream
+from experiments.corpus.batches import LENGTHS, Batch, Place, Stream
 from experiments.corpus.teach import (
     Recipe,
     TeachState,
@@ -62,6 +62,7 @@ class Settings:
         sharpen: factor on the logits of the exported model.
         start: digest of the model whose weights were taken up; empty: random ones.
         tasks: short names; empty: all.
+        lengths: of batches; each is a compilation.
     """
 
     recipe: Recipe = dataclasses.field(default_factory=Recipe)
@@ -77,6 +78,7 @@ class Settings:
     sharpen: float = 1.6
     start: str = ""
     tasks: tuple[str, ...] = ()
+    lengths: tuple[int, ...] = LENGTHS
 
 
 SMOKE = Settings(
@@ -90,6 +92,7 @@ SMOKE = Settings(
     checkpoint_every=12,
     held_out=4,
     tasks=("spooky-author", "nyc-taxi", "leaf-classif"),
+    lengths=(1280,),
 )
 
 
@@ -136,6 +139,7 @@ class Training:
             seed=settings.seed,
             tokens=settings.tokens,
             per_task=settings.per_task,
+            lengths=settings.lengths,
         )
         init, self._update = make_teacher(self.config, settings.recipe)
         self.state: TeachState = init(jax.random.key(settings.seed))
