@@ -119,6 +119,7 @@ def check_priced(out, uniform, names):
         assert (np.diff(result.pseudo_regret, axis=0) >= 0).all(), name
 
 
+@pytest.mark.slow
 def test_priced_agents_learn_and_reward_alone_is_worse_than_chance():
     env, out = play(["uniform", "npg-niw", "spg-niw", "imed", "npg-reward"])
     uniform = final(out)["uniform"]

@@ -37,7 +37,7 @@ def counted(build):
     return wrapped
 
 
-@pytest.mark.parametrize("name", ["E1", "E4"])
+@pytest.mark.parametrize("name", ["E4", pytest.param("E1", marks=pytest.mark.slow)])
 def test_decisions_equal_those_of_searching_always(name):
     env = envs.make_env(name, 5, 4)
     runs = [

@@ -203,6 +203,7 @@ def test_fingerprints_tell_weights_apart():
     assert fingerprint(None) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_resumed_run_is_bitwise_the_uninterrupted_one(tmp_path, rank):
     params = model_for(CONFIG).init(jax.random.key(0))

@@ -263,6 +263,7 @@ def test_donation_gives_the_same_numbers(params, batch, after):
 # --- temperature and logit masks ----------------------------------------------------
 
 
+@pytest.mark.slow
 def test_temperature_and_masks_are_those_of_the_sampler(params):
     allowed = np.ones((2, CONFIG.vocab_size), bool)
     allowed[1, 4:] = False

@@ -58,6 +58,7 @@ def completions(params, **options):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [{}, pytest.param({"lora_rank": 2}, marks=pytest.mark.slow)],

@@ -150,7 +150,7 @@ def test_matrices_of_layers_are_orthogonalised_and_the_rest_is_not():
     keys = iter(jax.random.split(jax.random.key(1), 200))
     grads = jax.tree.map(lambda p: jax.random.normal(next(keys), p.shape), params)
     with jax.numpy_dtype_promotion("standard"):  # optax's Muon counts on it
-        updates, _ = rule.update(grads, rule.init(params), params)
+        updates, _ = jax.jit(rule.update)(grads, rule.init(params), params)
 
     def spread(matrix):
         values = np.linalg.svd(np.asarray(matrix, np.float64), compute_uv=False)
@@ -204,6 +204,7 @@ def test_a_stopped_training_gives_the_same_weights(data, tmp_path):
     assert [row["step"] for row in rows] == ["1", "2", "3", "4"]
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_anothers_weights(data, tmp_path):
     settings = dataclasses.replace(
         SMOKE, recipe=Recipe(steps=1), checkpoint_every=2, vocabulary=512

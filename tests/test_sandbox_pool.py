@@ -272,7 +272,8 @@ def test_calibration_is_in_every_record():
 
 
 _HARNESS = """
-import os, sys, time
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # as in the foreground
 sys.path.insert(0, sys.argv[1])
 from sandbox_exec import Level, Limits, LocalPool, ScriptJob
 script = '''

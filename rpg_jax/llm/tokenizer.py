@@ -27,7 +27,7 @@ def load_tokenizer(path_or_id: str | os.PathLike[str]) -> Any:
 
     path = resolve(path_or_id)
     try:
-        import transformers
+        transformers = _transformers()
     except ImportError as error:
         raise CheckpointError(
             "tokenizers need transformers: pip install rpg-jax[llm]"
@@ -47,6 +47,21 @@ def load_tokenizer(path_or_id: str | os.PathLike[str]) -> Any:
             f"{path}: no readable tokenizer (tokenizer.json and "
             f"tokenizer_config.json): {reason[0] if reason else type(error).__name__}"
         ) from error
+
+
+def _transformers() -> Any:
+    """The package, without its advice to install PyTorch: its models are not used."""
+    name = "TRANSFORMERS_NO_ADVISORY_WARNINGS"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        import transformers
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+    return transformers
 
 
 def chat_ids(tokenizer: Any, prompt: str, *, system: str | None = None) -> list[int]:
@@ -90,11 +105,11 @@ def decode(tokenizer: Any, tokens: Any, mask: Any) -> list[str]:
 def _from_gguf(path: Path) -> Any:
     """A byte-level BPE tokenizer from the vocabulary inside a GGUF file."""
     import tokenizers
-    import transformers
     from tokenizers import decoders, models, pre_tokenizers
 
     from rpg_jax.llm.gguf_file import field, open_gguf
 
+    transformers = _transformers()
     reader = open_gguf(path)
     kind = field(reader, "tokenizer.ggml.model")
     flavour = field(reader, "tokenizer.ggml.pre")
