@@ -204,7 +204,7 @@ def test_fingerprints_tell_weights_apart():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rank", [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rank", [0, 2])
 def test_a_resumed_run_is_bitwise_the_uninterrupted_one(tmp_path, rank):
     params = model_for(CONFIG).init(jax.random.key(0))
     batches = [tiny.random_batch(CONFIG, params, seed=i) for i in range(3)]

@@ -25,6 +25,7 @@ from experiments.corpus.teach import (
 from experiments.corpus.tokenizer import corpus, save, train_tokenizer
 from experiments.corpus.training import (
     SMOKE,
+    Settings,
     Training,
     TrainingError,
     start_digest,
@@ -32,7 +33,7 @@ from experiments.corpus.training import (
     write_sums,
 )
 from experiments.tasks import prepare_task
-from rpg_jax.llm import load_tokenizer, model_for
+from rpg_jax.llm import load_pretrained, load_tokenizer, model_for
 from rpg_jax.llm.embedded import check_sums, embedded_folder
 from rpg_jax.llm.errors import CheckpointError
 from rpg_jax.llm.tokenizer import chat_ids
@@ -234,6 +235,18 @@ def test_a_run_goes_on_from_anothers_weights(data, tmp_path):
     wide = dataclasses.replace(settings, width=128)
     with pytest.raises(TrainingError, match="does not fit"):
         Training(folders[1], data, wide, start=start)
+
+
+def test_the_embedded_policy_fits_the_default_settings():
+    """Else ``--init=tiny`` would refuse it."""
+    config, _ = load_pretrained(start_model("tiny"))
+    settings = Settings()
+    assert config == tiny_config(
+        settings.vocabulary,
+        width=settings.width,
+        depth=settings.depth,
+        hidden=settings.hidden,
+    )
 
 
 # --- the embedded policy's files ------------------------------------------------------

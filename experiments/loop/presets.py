@@ -121,7 +121,7 @@ SMALL = Preset(
 
 # SmolLM2-135M writes no script that runs, but it can choose. Up to a temperature of 2
 # it repeats the choices that an improve prompt shows (measured: docs/models.md), and
-# nothing new is tried. The longest answer of a menu has 141 tokens.
+# nothing new is tried. The longest answer of a menu has 140 tokens.
 SMOLLM2 = Preset(
     name="smollm2",
     style="menu",
