@@ -1,14 +1,13 @@
 """Control groups, v1 and v2: bounds on the sum over all processes, and exact counters.
 
-One tree per harness process, ``sbx-<pid>-<start time>``, below the first group on the
-way from our own group to the root where that is allowed; one child per run. Nesting
-below our own group keeps whatever limits already hold for the harness.
+One tree per harness process, named by ``owner``, below the first group on the way from
+our own group to the root where that is allowed; one child per run. Nesting below our
+own group keeps whatever limits already hold for the harness.
 """
 
 import contextlib
 import errno
 import os
-import signal
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from . import cgroup_files as files
 from .errors import SandboxError
 from .limits import Limits
+from .owner import is_abandoned, owner_name
 
 OVERRIDE = "SANDBOX_EXEC_CGROUP"
 _NEEDED_V1 = ("memory", "pids", "cpuacct")
@@ -27,17 +27,6 @@ _UNAVAILABLE = (FileNotFoundError, PermissionError, OSError)
 
 class CgroupUnavailable(SandboxError):
     """Control groups cannot be used here; the text says why."""
-
-
-def process_start(pid: int) -> int:
-    """Start time of `pid` in clock ticks since boot: with the pid, a unique name."""
-    stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    return int(stat.rpartition(")")[2].split()[19])
-
-
-def tree_name(pid: int) -> str:
-    """Name of the tree that belongs to process `pid`."""
-    return f"sbx-{pid}-{process_start(pid)}"
 
 
 @dataclass
@@ -100,10 +89,6 @@ class RunCgroup:
         except FileNotFoundError:
             return 0
 
-    def pids_now(self) -> int:
-        """Processes and threads alive."""
-        return int(files.read(self._path("pids") / "pids.current"))
-
     def kill(self) -> None:
         """SIGKILL every process of the run (a second line of defence)."""
         path = self._path("pids")
@@ -111,9 +96,7 @@ class RunCgroup:
             if (path / "cgroup.kill").exists():
                 files.write(path / "cgroup.kill", 1)
                 return
-            for pid in files.read(path / "cgroup.procs").split():
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(int(pid), signal.SIGKILL)
+            files.kill_members(path)
 
     def remove(self) -> None:
         """Remove the groups."""
@@ -220,7 +203,7 @@ def open_tree() -> CgroupTree:
     raise CgroupUnavailable("; ".join(reasons))
 
 
-def _bases(place: Path, top: Path, name: str) -> list[Path]:
+def _bases(place: Path, top: Path) -> list[Path]:
     """Candidate parents: a delegated group, ours, and each group above it."""
     override = os.environ.get(OVERRIDE)
     if override:
@@ -230,7 +213,7 @@ def _bases(place: Path, top: Path, name: str) -> list[Path]:
 
 
 def _open_v1(mounts: list, own: dict[str, str]) -> CgroupTree:
-    name = tree_name(os.getpid())
+    name = owner_name(os.getpid())
     where = {
         controller: (root, point)
         for kind, root, point, options in mounts
@@ -263,7 +246,7 @@ def _open_v1(mounts: list, own: dict[str, str]) -> CgroupTree:
 
 def _make_v1(place: Path, top: Path, name: str, controller: str) -> Path:
     failure: OSError | None = None
-    for base in _bases(place, top, name):
+    for base in _bases(place, top):
         root = base / name
         try:
             root.mkdir(exist_ok=True)
@@ -280,14 +263,14 @@ def _make_v1(place: Path, top: Path, name: str, controller: str) -> Path:
 
 
 def _open_v2(mounts: list, own: dict[str, str]) -> CgroupTree:
-    name = tree_name(os.getpid())
+    name = owner_name(os.getpid())
     points = [(root, point) for kind, root, point, _ in mounts if kind == "cgroup2"]
     if not points:
         raise CgroupUnavailable("v2: not mounted")
     mount_root, point = points[0]
     place = files.place(mount_root, point, own.get("", "/"))
     reasons: list[str] = []
-    for base in _bases(place, Path(point), name):
+    for base in _bases(place, Path(point)):
         try:
             offered = files.read(base / "cgroup.controllers").split()
             missing = [c for c in _NEEDED_V2 if c not in offered]
@@ -348,7 +331,7 @@ def sweep_stale() -> list[Path]:
             keys = [k for k in own if k and k in options] if kind == "cgroup" else [""]
             for key in keys:
                 place = files.place(mount_root, point, own.get(key, "/"))
-                for base in _bases(place, Path(point), ""):
+                for base in _bases(place, Path(point)):
                     removed += _sweep(base)
     return removed
 
@@ -357,12 +340,8 @@ def _sweep(base: Path) -> list[Path]:
     removed = []
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(base)):
-            parts = entry.name.split("-")
-            if len(parts) != 3 or parts[0] != "sbx" or not parts[1].isdigit():
+            if not is_abandoned(entry.name):
                 continue
-            with contextlib.suppress(OSError, ValueError):
-                if tree_name(int(parts[1])) == entry.name:
-                    continue
             with contextlib.suppress(OSError):
                 files.remove_tree(Path(entry.path))
                 removed.append(Path(entry.path))

@@ -65,10 +65,21 @@ def rmdir(path: Path, *, patience_s: float = 2.0) -> None:
             if error.errno != errno.EBUSY or time.monotonic() > deadline:
                 raise
         with contextlib.suppress(OSError):
-            for pid in read(path / "cgroup.procs").split():
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(int(pid), signal.SIGKILL)
+            kill_members(path)
         time.sleep(0.002)
+
+
+def kill_members(path: Path) -> None:
+    """SIGKILL every process of a group that this pid namespace can name.
+
+    Raises:
+        OSError: the group cannot be read.
+    """
+    for pid in map(int, read(path / "cgroup.procs").split()):
+        # The kernel writes 0 for a process of another namespace: that would be us.
+        if pid > 0:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def remove_tree(path: Path) -> None:

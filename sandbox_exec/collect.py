@@ -6,12 +6,26 @@ Contents are bytes here: never unpickled, decompressed or parsed.
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import stat
 
 from .protocol import Submission
 
+#: What a script can have brought about. Anything else (no descriptors left, a disk that
+#: cannot be read) is the machine's fault and must not be charged to the script.
+_OF_A_SCRIPT = {
+    errno.EACCES,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENODEV,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.ENXIO,
+    errno.EPERM,
+    errno.ETXTBSY,
+}
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
@@ -24,6 +38,9 @@ def collect(folder_fd: int, name: str, max_bytes: int) -> tuple[Submission, byte
         max_bytes: size above which it is rejected unread.
 
     Accepted is a regular file with one link and at most `max_bytes` bytes.
+
+    Raises:
+        OSError: the machine fails, by no doing of the script.
     """
     with contextlib.suppress(OSError):
         os.fchmod(folder_fd, 0o700)  # the script may have closed its own folder
@@ -32,14 +49,14 @@ def collect(folder_fd: int, name: str, max_bytes: int) -> tuple[Submission, byte
     except FileNotFoundError:
         return Submission("missing", "no such file"), b""
     except OSError as error:
-        return _rejected(f"cannot be looked at: {error.strerror}")
+        return _failure("looked at", error)
     problem = _problem(found, max_bytes)
     if problem:
         return _rejected(problem, found.st_size)
     try:
         fd = _open(folder_fd, name)
     except OSError as error:
-        return _rejected(f"cannot be opened: {error.strerror}", found.st_size)
+        return _failure("opened", error, found.st_size)
     try:
         opened = os.fstat(fd)
         if not os.path.samestat(found, opened):
@@ -53,7 +70,7 @@ def collect(folder_fd: int, name: str, max_bytes: int) -> tuple[Submission, byte
         if len(data) > max_bytes:
             return _rejected(f"larger than {max_bytes} bytes", len(data))
     except OSError as error:
-        return _rejected(f"cannot be read: {error.strerror}", found.st_size)
+        return _failure("read", error, found.st_size)
     finally:
         os.close(fd)
     digest = hashlib.sha256(data).hexdigest()
@@ -87,6 +104,14 @@ def _problem(found: os.stat_result, max_bytes: int) -> str:
     if found.st_size > max_bytes:
         return f"{found.st_size} bytes, larger than {max_bytes}"
     return ""
+
+
+def _failure(
+    done: str, error: OSError, n_bytes: int = 0
+) -> tuple[Submission, bytes]:
+    if error.errno not in _OF_A_SCRIPT:
+        raise error
+    return _rejected(f"cannot be {done}: {error.strerror}", n_bytes)
 
 
 def _rejected(reason: str, n_bytes: int = 0) -> tuple[Submission, bytes]:

@@ -16,7 +16,8 @@ import json, sys, sysconfig
 paths = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
 paths |= {sysconfig.get_path(k) for k in ('stdlib', 'platstdlib', 'purelib', 'platlib')}
 print(json.dumps({'paths': sorted(p for p in paths if p), 'prefix': sys.prefix,
-                  'site': sysconfig.get_path('purelib')}))
+                  'site': sysconfig.get_path('purelib'),
+                  'tag': sys.implementation.cache_tag}))
 """
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32")
 
@@ -43,6 +44,7 @@ class Environment:
         links: symbolic links to recreate (link, target).
         hidden: folders below those that are covered by an empty one.
         site: where the interpreter's packages are.
+        cache_tag: of its bytecode files.
     """
 
     python: str
@@ -50,6 +52,7 @@ class Environment:
     links: tuple[tuple[str, str], ...]
     hidden: tuple[str, ...]
     site: str
+    cache_tag: str
 
     @classmethod
     def of(cls, python: str | os.PathLike | None = None) -> "Environment":
@@ -61,9 +64,20 @@ class Environment:
         """
         return _environment(os.path.abspath(os.fspath(python or sys.executable)))
 
-    def variables(self, job: ScriptJob, slot: Slot, *, home: str) -> dict[str, str]:
-        """The whole environment of a script: nothing is inherited from the harness."""
+    def variables(
+        self, job: ScriptJob, slot: Slot, *, home: str, renumber_gpus: bool = False
+    ) -> dict[str, str]:
+        """The whole environment of a script: nothing is inherited from the harness.
+
+        Args:
+            job: has variables of its own.
+            slot: its cores and GPUs.
+            home: the script's home and temp folder.
+            renumber_gpus: the script sees the device nodes of its GPUs alone: CUDA
+                numbers what it can open, from 0, whatever the host calls it.
+        """
         threads = str(slot.threads)
+        gpus = range(len(slot.gpu_ids)) if renumber_gpus else slot.gpu_ids
         bin_folder = os.path.dirname(self.python)
         values = {
             "PATH": f"{bin_folder}:/usr/local/bin:/usr/bin:/bin",
@@ -78,7 +92,7 @@ class Environment:
             "PYTHONHASHSEED": "0",
             "PYTHONNOUSERSITE": "1",
             "MPLBACKEND": "Agg",
-            "CUDA_VISIBLE_DEVICES": ",".join(map(str, slot.gpu_ids)),
+            "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
         }
         values.update(dict.fromkeys(THREAD_VARIABLES, threads))
         values.update(job.env)
@@ -89,7 +103,7 @@ class Environment:
 
         Without bytecode every run compiles what it imports, inside delta.
         """
-        tag = f".{sys.implementation.cache_tag}.pyc"
+        tag = f".{self.cache_tag}.pyc"
         count = 0
         for folder, folders, names in os.walk(self.site):
             folders[:] = [name for name in folders if name not in _NOT_IMPORTED]
@@ -159,4 +173,6 @@ def _environment(python: str) -> Environment:
     own = str(Path(__file__).resolve().parent)
     hidden = (own,) if _covered(own, folders) else ()
     links = [pair for pair in links if not _covered(pair[0], (*_SYSTEM, *folders))]
-    return Environment(python, folders, tuple(links), hidden, answer["site"])
+    return Environment(
+        python, folders, tuple(links), hidden, answer["site"], answer["tag"]
+    )

@@ -175,6 +175,8 @@ def _become_script(config: dict, go, close: set[int]) -> None:
     if config["landlock"] is not None:
         _restrict(config["landlock"])
     argv, env = config["argv"], config["env"]
+    # Whoever starts us made it inheritable: the script must not speak on it.
+    os.set_inheritable(go.fileno(), False)
     go.send(b"ready")
     if go.recv(16) != b"go":
         os._exit(125)
@@ -289,19 +291,35 @@ def _kill_descendants() -> None:
         select.select([], [], [], 0.001)
 
 
+def _memory_of(pid: int, file: str, fields: tuple[str, str]) -> int:
+    """Sum of two kB fields of a file of /proc, bytes; 0 where it cannot be read."""
+    total = 0
+    try:
+        with open(f"/proc/{pid}/{file}") as stream:
+            for line in stream:
+                if line.startswith(fields):
+                    total += int(line.split()[1]) << 10
+    except (OSError, IndexError, ValueError):
+        pass
+    return total
+
+
 def _police(config: dict, ctrl) -> int:
     """Hold the process and memory limits by sampling; returns the thread count."""
     pids = _descendants()
-    pages = threads = 0
+    memory = threads = 0
     for pid in pids:
+        # RssShmem: shared anonymous memory, which is nobody's private memory.
+        memory += _memory_of(pid, "status", ("RssAnon:", "RssShmem:"))
         try:
-            with open(f"/proc/{pid}/statm") as stream:
-                fields = stream.read().split()
-            pages += int(fields[1]) - int(fields[2])
             threads += len(os.listdir(f"/proc/{pid}/task"))
-        except (OSError, IndexError):
+        except OSError:
             pass
-    memory = pages * os.sysconf("SC_PAGE_SIZE")
+    if memory > config["memory_bytes"]:
+        # Pages shared after a fork were counted once per process: look closely.
+        fields = ("Pss_Anon:", "Pss_Shmem:")
+        close = sum(_memory_of(pid, "smaps_rollup", fields) for pid in pids)
+        memory = close or memory
     over = None
     if threads > config["pids"]:
         over = "pids_limit"

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from .cgroup import CgroupTree, open_tree, sweep_stale
 from .janitor import remove_folder
+from .owner import is_abandoned, owner_name
 
 _JANITOR = Path(__file__).with_name("janitor.py")
 
@@ -78,8 +79,8 @@ class Household:
         """
         with self._lock:
             if self._folder is None:
-                prefix = f"sbx-{os.getpid()}-"
-                self._folder = Path(tempfile.mkdtemp(prefix=prefix))
+                _sweep_folders()
+                self._folder = Path(tempfile.mkdtemp(prefix=_prefix()))
                 self._tell(f"folder {self._folder}")
             return self._folder
 
@@ -120,6 +121,27 @@ class Household:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._janitor.wait(5)
                 self._janitor = None
+
+
+def _prefix() -> str:
+    try:
+        return f"{owner_name(os.getpid())}-"
+    except OSError:  # a system without /proc: nobody can tell whether we are gone
+        return f"sbx-{os.getpid()}-"
+
+
+def _sweep_folders() -> None:
+    """Remove temp folders of harnesses that were killed together with their janitor."""
+    with contextlib.suppress(OSError):
+        for entry in list(os.scandir(tempfile.gettempdir())):
+            with contextlib.suppress(OSError):
+                ours = entry.stat(follow_symlinks=False).st_uid == os.getuid()
+                if (
+                    ours
+                    and is_abandoned(entry.name)
+                    and entry.is_dir(follow_symlinks=False)
+                ):
+                    remove_folder(entry.path)
 
 
 HOUSEHOLD = Household()

@@ -68,8 +68,9 @@ def remove_groups(path: bytes) -> None:
                 return
         try:
             with open(os.path.join(path, b"cgroup.procs")) as stream:
-                for line in stream:
-                    os.kill(int(line), signal.SIGKILL)
+                for pid in map(int, stream):
+                    if pid > 0:  # 0: of another pid namespace; kill(0) would be us
+                        os.kill(pid, signal.SIGKILL)
         except (OSError, ValueError):
             pass
         time.sleep(0.002)

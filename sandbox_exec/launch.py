@@ -132,7 +132,8 @@ def _config(
     script = os.path.join(cwd, "script.py")
     return {
         "argv": [env.python, script, *job.args],
-        "env": env.variables(job, slot, home=home),
+        # With namespaces the slot's GPUs are all there is, and CUDA counts from 0.
+        "env": env.variables(job, slot, home=home, renumber_gpus=not direct),
         "cwd": cwd,
         "rlimits": rlimits(job.limits, level),
         "strict_rlimits": not direct,
@@ -161,10 +162,15 @@ def _spawn_bwrap(
     userns_fd = -1
     if as_nobody:
         userns_fd, config["become"] = rootless.namespace_fd(), rootless.INNER_ID
-    sockets, pipes = _channels()
+    info_r, info_w = os.pipe()
+    try:
+        sockets, pipes = _channels()
+    except OSError:
+        os.close(info_r)
+        os.close(info_w)
+        raise
     ours, theirs = [sockets[0], sockets[2]], [sockets[1], sockets[3]]
     out_r, out_w, err_r, err_w = pipes
-    info_r, info_w = os.pipe()
     inherited: list[int] = [info_w]
 
     def data_fd(data: bytes) -> int:

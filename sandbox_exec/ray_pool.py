@@ -103,7 +103,7 @@ class RayPool:
             import ray
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(
-                "RayPool needs Ray: pip install 'rpg-jax[ray]' (or 'ray>=2.40')"
+                "RayPool needs Ray: pip install 'ray>=2.40' (the extra [ray])"
             ) from error
         self._ray = ray
         self._owns_ray = not ray.is_initialized()
@@ -123,6 +123,7 @@ class RayPool:
         self._queue: deque[_Task] = deque()
         self._tasks: dict[str, _Task] = {}
         self._workers: list[_Worker] = []
+        self._cores: dict[str, tuple[int, ...]] = {}
         self._closed = False
         self._stop = False
         try:
@@ -138,8 +139,12 @@ class RayPool:
     def _start_workers(self) -> None:
         nodes = [n["NodeID"] for n in self._ray.nodes() if n.get("Alive")]
         places = itertools.product(nodes, range(self._actors_per_node))
-        starting = [self._start_worker(node, serial) for node, serial in places]
-        problems = []
+        starting, problems = [], []
+        for node, serial in places:
+            try:
+                starting.append(self._start_worker(node, serial))
+            except SandboxError as error:
+                problems.append(str(error))
         for worker in starting:
             try:
                 self._await_worker(worker)
@@ -149,27 +154,50 @@ class RayPool:
         if not self._workers:
             raise SandboxError("; ".join(problems) or "the Ray cluster has no machine")
 
-    def _start_worker(self, node_id: str, serial: int) -> _Worker:
+    def _place(self, node_id: str) -> dict[str, Any]:
+        """Ray's options for work on one machine that takes none of its CPUs."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+        affinity = NodeAffinitySchedulingStrategy(node_id, soft=False)
+        return {"num_cpus": 0, "scheduling_strategy": affinity}  # slots are ours
+
+    def _cores_of(self, node_id: str) -> tuple[int, ...]:
+        """The cores that a machine's processes may use: machines differ.
+
+        Raises:
+            SandboxError: it does not answer.
+        """
+        if node_id not in self._cores:
+            ask = self._ray.remote(available_cores).options(
+                max_retries=0, **self._place(node_id)
+            )
+            try:
+                found = self._ray.get(ask.remote(), timeout=self._start_timeout_s)
+            except Exception as error:
+                raise SandboxError(
+                    f"machine {node_id[:8]} does not answer: {type(error).__name__}"
+                ) from error
+            self._cores[node_id] = tuple(found)
+        return self._cores[node_id]
+
+    def _start_worker(self, node_id: str, serial: int) -> _Worker:
         options = dict(self._options)
         slots = self._slots
         if "cores" not in options and self._actors_per_node > 1:
-            cores = available_cores()
+            cores = self._cores_of(node_id)
             share = max(1, len(cores) // self._actors_per_node)
             first = serial * share % len(cores)
             options["cores"] = cores[first : first + share]
             slots = min(slots or share, share)
         if slots is None:
-            slots = max(1, len(available_cores()) - 1)
+            slots = max(1, len(self._cores_of(node_id)) - 1)
         actor = (
             self._ray.remote(_Host)
             .options(
-                num_cpus=0,  # slots are ours to count
                 max_restarts=0,
                 max_task_retries=0,
                 max_concurrency=slots + 4,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
+                **self._place(node_id),
             )
             .remote(slots, options)
         )
@@ -235,6 +263,10 @@ class RayPool:
             task.cancelled = True
             if task in self._queue:
                 self._queue.remove(task)
+                if task.lost:  # it has run: its future takes a record and nothing else
+                    record = _lost(task, "cancelled by the caller", "cancel")
+                    self._finish(task, record)
+                    return True
                 self._tasks.pop(run_id)
                 return task.future.cancel()
             for worker in self._workers:
@@ -290,9 +322,11 @@ class RayPool:
                 pending = [ref for worker in self._workers for ref in worker.running]
                 if not pending:
                     self._lock.wait(0.5)
-                    if not self._workers and self._queue:
-                        self._replace_workers()
-                    continue
+                    alone = not self._workers and self._queue
+            if not pending:
+                if alone:  # without the lock: a machine takes its time to start
+                    self._replace_workers()
+                continue
             done, _ = self._ray.wait(pending, num_returns=1, timeout=0.05)
             for ref in done:
                 self._take(ref)
@@ -330,10 +364,12 @@ class RayPool:
             tasks = list(worker.running.values())
             worker.running.clear()
             for task in tasks:
-                task.lost.append(_lost(task, f"lost with its machine: {why}", ""))
-                if task.cancelled or len(task.lost) > self._lost_retries:
-                    self._finish(task, task.lost.pop())
+                record = _lost(task, f"lost with its machine: {why}", "")
+                if task.cancelled or len(task.lost) >= self._lost_retries:
+                    self._finish(task, record)
                 else:
+                    attempt = len(task.lost) + 1
+                    task.lost.append(replace(record, attempt=attempt))
                     self._queue.appendleft(task)
         self._replace_workers()
 
@@ -366,9 +402,10 @@ class RayPool:
 
 
 def _lost(task: _Task, why: str, killed_by: str) -> RunRecord:
+    # attempt: `_finish` adds the lost ones.
     return RunRecord(
         run_id=task.job.run_id,
-        attempt=len(task.lost) + 1,
+        attempt=1,
         task_id=task.job.task_id,
         script_sha256=task.job.script_sha256,
         status="sandbox_error",

@@ -4,7 +4,6 @@ import contextlib
 import fcntl
 import os
 import select
-import signal
 import struct
 import time
 from dataclasses import dataclass, field
@@ -235,22 +234,14 @@ class Supervisor:
         return max(0, count - 1)
 
     def _sample_processes(self, tmpfs_bytes: int) -> str:
-        page = os.sysconf("SC_PAGE_SIZE")
         limit = self._limits.memory_mb << 20
-        pids, private, shared = [], 0, 0
+        pids: list[str] = []
         with contextlib.suppress(OSError):
             pids = [n for n in os.listdir(self._box.proc_fd) if n.isdigit()]
-        for pid in pids:
-            text = _read_at(self._box.proc_fd, f"{pid}/statm").split()
-            if len(text) > 2:
-                private += (int(text[1]) - int(text[2])) * page
-                shared = max(shared, int(text[2]) * page)
-        memory = private + tmpfs_bytes
+        memory = self._memory(pids, "status", b"Rss%s:", tmpfs_bytes)
         if memory > limit:
             # Pages shared after a fork were counted once per process: look closely.
-            memory = tmpfs_bytes + sum(
-                _pss_anon(self._box.proc_fd, pid) for pid in pids
-            )
+            memory = self._memory(pids, "smaps_rollup", b"Pss_%s:", tmpfs_bytes)
         outcome = self.outcome
         outcome.memory_peak = max(outcome.memory_peak, memory)
         count = self._count_threads()
@@ -260,6 +251,22 @@ class Supervisor:
         if self._watch_forks and count > self._limits.pids:
             return "pids_limit"
         return ""
+
+
+    def _memory(
+        self, pids: list[str], file: str, field: bytes, tmpfs_bytes: int
+    ) -> int:
+        """Bytes of private memory, and of shared memory or tmpfs.
+
+        Shared anonymous memory lies in no mount that is measured; a mapped file of a
+        tmpfs is counted twice, so that of the two the larger counts.
+        """
+        anon = shmem = 0
+        for pid in pids:
+            text = _read_at(self._box.proc_fd, f"{pid}/{file}")
+            anon += _kilobytes(text, field % b"Anon")
+            shmem += _kilobytes(text, field % b"Shmem")
+        return anon + max(shmem, tmpfs_bytes)
 
 
 def _read_at(folder_fd: int, name: str) -> bytes:
@@ -275,9 +282,10 @@ def _read_at(folder_fd: int, name: str) -> bytes:
         os.close(fd)
 
 
-def _pss_anon(proc_fd: int, pid: str) -> int:
-    for line in _read_at(proc_fd, f"{pid}/smaps_rollup").splitlines():
-        if line.startswith(b"Pss_Anon:"):
+def _kilobytes(text: bytes, field: bytes) -> int:
+    """A kB field of a file of /proc, in bytes; 0 without it."""
+    for line in text.splitlines():
+        if line.startswith(field):
             return int(line.split()[1]) << 10
     return 0
 
@@ -334,10 +342,3 @@ def _cpu_ticks(stat: bytes) -> tuple[int, int]:
     if len(fields) < 15:
         return 0, 0
     return int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
-
-
-def kill_signal_name(number: int) -> str:
-    """Name of a signal, for messages."""
-    with contextlib.suppress(ValueError):
-        return signal.Signals(number).name
-    return f"signal {number}"

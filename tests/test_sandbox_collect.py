@@ -116,3 +116,16 @@ def test_output_tail_equals_slicing(step):
         escape = lambda b: b.decode("utf-8", "backslashreplace")  # noqa: E731
         assert tail.head == escape(data[:head_size])
         assert tail.tail == escape(rest[-(keep - head_size) :])
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EIO, errno.ENOMEM])
+def test_the_machines_own_failure_is_not_the_scripts(folder, monkeypatch, number):
+    path, fd = folder
+    (path / "s.csv").write_bytes(b"x")
+
+    def fails(*args, **kwargs):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("sandbox_exec.collect.os.open", fails)
+    with pytest.raises(OSError, match=os.strerror(number)):
+        collect(fd, "s.csv", 9)

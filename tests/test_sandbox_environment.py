@@ -41,6 +41,8 @@ def test_variables_follow_the_slot():
     values = env.variables(job("", env={"A": "b"}), Slot(0, (0, 1, 2), (5,)), home="/h")
     assert values["OMP_NUM_THREADS"] == values["OPENBLAS_NUM_THREADS"] == "3"
     assert values["CUDA_VISIBLE_DEVICES"] == "5"
+    alone = env.variables(job(""), Slot(0, (0,), (5, 7)), home="/h", renumber_gpus=True)
+    assert alone["CUDA_VISIBLE_DEVICES"] == "0,1"
     assert (values["HOME"], values["A"]) == ("/h", "b")
 
 
@@ -50,6 +52,7 @@ def test_bytecode_is_counted_and_written(tmp_path):
     (tmp_path / "two.py").write_text("y = 2\n")
     env = replace(Environment.of(), site=str(tmp_path))
     assert env.uncompiled() == 2
+    assert env.cache_tag == sys.implementation.cache_tag
     assert env.compile_ahead()
     assert env.uncompiled() == 0
 

@@ -2,7 +2,10 @@
 
 import os
 import signal
+import threading
 import warnings
+from collections import deque
+from concurrent.futures import Future
 
 import pytest
 
@@ -55,3 +58,20 @@ def test_fifty_scripts_with_one_actor_killed_half_way(monkeypatch):
     again = [r for r in records if r.attempt > 1]
     assert again
     assert all("lost" in r.earlier[0].error for r in again)
+
+
+def test_cancelling_a_run_whose_machine_was_lost_ends_its_future():
+    from sandbox_exec import ray_pool
+
+    pool = object.__new__(RayPool)
+    pool._lock, pool._workers = threading.Condition(), []
+    task = ray_pool._Task(ScriptJob(script=b"", task_id="t"), Future())
+    task.future.set_running_or_notify_cancel()
+    task.lost.append(ray_pool._lost(task, "lost with its machine", ""))
+    pool._queue, pool._tasks = deque([task]), {task.job.run_id: task}
+    assert pool.cancel(task.job.run_id)
+    record = task.future.result(timeout=0)
+    assert (record.status, record.killed_by) == ("sandbox_error", "cancel")
+    assert (record.attempt, len(record.earlier)) == (2, 1)
+    assert not pool._tasks
+    assert not pool._queue

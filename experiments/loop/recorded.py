@@ -72,14 +72,23 @@ class Recording:
         """chain -> (offset, record) of what is on record of a step.
 
         A step that met nothing but infrastructure errors was never committed and is
-        tried again.
+        tried again as a whole: its attempts are on record when each has been tried as
+        often as any other.
         """
         offsets = self._offsets.get(step, {})
         found = {chain: (at, read_at(self.path, at)) for chain, at in offsets.items()}
-        lost = all(r["status"] == INFRASTRUCTURE for _, r in found.values())
-        if lost and step not in self._metrics:
+        if step in self._metrics:
+            return found
+        lost = {c for c, (_, r) in found.items() if r["status"] == INFRASTRUCTURE}
+        if len(lost) == len(found):
             return {}
-        return found
+        # Stopped within its second try, a step must not learn from the fast ones alone.
+        most = max(self.tries(step, chain) for chain in found)
+        return {
+            chain: row
+            for chain, row in found.items()
+            if chain not in lost or self.tries(step, chain) == most
+        }
 
     def tries(self, step: int, chain: int) -> int:
         """How many records this attempt has."""

@@ -30,7 +30,7 @@ def _py7zr():
         import py7zr
     except ImportError:
         raise TaskError(
-            "reading .7z archives needs py7zr: pip install 'rpg-jax[mle]'"
+            "reading .7z archives needs py7zr: pip install py7zr"
         ) from None
     return py7zr
 

@@ -76,6 +76,8 @@ def _execute(job: ScriptJob, work: Path, flaws: set[str]):
     if "allows_cores" in flaws:
         unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
         resource.setrlimit(resource.RLIMIT_CORE, unlimited)
+    if "leaves_a_channel_open" in flaws:
+        os.set_inheritable(os.pipe()[1], True)
     process = subprocess.Popen(
         [sys.executable, "script.py", *job.args],
         cwd=work,

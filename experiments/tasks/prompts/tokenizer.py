@@ -19,7 +19,7 @@ def load_tokenizer(name: str) -> Any:
         from transformers import AutoTokenizer
     except ImportError:
         raise TaskError(
-            "chat templates need transformers: pip install 'rpg-jax[llm]'"
+            "chat templates need transformers: pip install -e '.[llm]'"
         ) from None
     # These are folders; the hub would answer with advice about its own names.
     if name.startswith((".", "/", "~")):
