@@ -111,7 +111,9 @@ MAX_PROMPT_TOKENS = flags.DEFINE_integer("max_prompt_tokens", None, "Longest pro
 MAX_NEW_TOKENS = flags.DEFINE_integer("max_new_tokens", None, "Longest answer.")
 # Sandbox
 SLOTS = flags.DEFINE_integer(
-    "slots", None, "Scripts at one time, a core each; by default all cores but one."
+    "slots",
+    None,
+    "Scripts at one time, a core each; by default all (a large policy keeps one).",
 )
 WALL_LIMIT = flags.DEFINE_float("wall_limit", None, "Seconds of a script, at most.")
 ISOLATION = flags.DEFINE_enum(

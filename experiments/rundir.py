@@ -113,10 +113,13 @@ def open_run(folder: Path, config: dict[str, Any], *, resume: bool) -> Path:
                 for name in {*known, *config}
                 if known.get(name) != config.get(name)
             )
-            was = ", ".join(f"{n}={json.dumps(known.get(n))}" for n in names)
+            was = "; ".join(
+                f"{n} was {json.dumps(known.get(n))}, is {json.dumps(config.get(n))}"
+                for n in names
+            )
             raise UsageError(
-                f"{folder} holds a run of another configuration ({was}): repeat its "
-                "flags or choose another --out"
+                f"{folder} holds a run of another configuration ({was}): go on with "
+                "its flags on a machine like its own, or choose another --out"
             )
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -106,9 +106,7 @@ def _problem(found: os.stat_result, max_bytes: int) -> str:
     return ""
 
 
-def _failure(
-    done: str, error: OSError, n_bytes: int = 0
-) -> tuple[Submission, bytes]:
+def _failure(done: str, error: OSError, n_bytes: int = 0) -> tuple[Submission, bytes]:
     if error.errno not in _OF_A_SCRIPT:
         raise error
     return _rejected(f"cannot be {done}: {error.strerror}", n_bytes)

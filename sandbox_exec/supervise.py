@@ -252,7 +252,6 @@ class Supervisor:
             return "pids_limit"
         return ""
 
-
     def _memory(
         self, pids: list[str], file: str, field: bytes, tmpfs_bytes: int
     ) -> int:

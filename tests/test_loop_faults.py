@@ -1,5 +1,6 @@
 """Faults in each phase: one clear line or the run goes on, and never a reward."""
 
+import dataclasses
 import errno
 import json
 import os
@@ -128,6 +129,80 @@ def test_every_attempt_lost_stops_with_one_line_and_is_tried_again(tmp_path):
     found = helper.records(tmp_path, "metrics.jsonl")
     assert [m["relative"] for m in found] == [m["relative"] for m in expected]
     assert [m["rho"] for m in found] == [m["rho"] for m in expected]
+
+
+def test_a_second_try_that_is_stopped_runs_what_it_lacks(tmp_path):
+    def broken(run_id, script):
+        raise RuntimeError("bwrap is gone")
+
+    with (
+        _loop(tmp_path, changes={"execute": broken}) as loop,
+        pytest.raises(LoopError, match="every attempt"),
+    ):
+        loop.step()
+    ran = []
+
+    def interrupted(run_id, script):
+        if len(ran) == 3:
+            raise KeyboardInterrupt
+        ran.append(run_id)
+        return helper.execute(run_id, script)
+
+    with (
+        _loop(tmp_path, resume=True, changes={"execute": interrupted}) as loop,
+        pytest.raises(Stopped, match="3 of 6"),
+    ):
+        loop.step()
+    with _loop(tmp_path, resume=True) as loop:
+        metrics = loop.step()
+    assert metrics["infrastructure"] == 0
+    assert len(helper.records(tmp_path)) == 12
+    straight = tmp_path / "straight"
+    straight.mkdir()
+    with _loop(straight) as loop:
+        assert loop.step()["relative"] == metrics["relative"]
+
+
+def test_disturbed_runs_are_on_the_budget(tmp_path):
+    def execute(run_id, script):
+        record = helper.run_record(run_id, script)
+        earlier = (
+            helper.RunRecord(run_id=run_id, status="ok", delta_s=3.0),
+            helper.RunRecord(run_id=run_id, status="sandbox_error", delta_s=7.0),
+        )
+        future = Future()
+        future.set_result(dataclasses.replace(record, earlier=earlier))
+        return future
+
+    with _loop(tmp_path, _only(tmp_path, GOOD), changes={"execute": execute}) as loop:
+        metrics = loop.step()
+        assert loop.used()["execution"] == pytest.approx(8.0)
+    assert [r["rerun_s"] for r in helper.records(tmp_path)] == [3.0] * 6
+    assert [r["execution_s"] for r in helper.records(tmp_path)] == [5.0] * 6
+    assert metrics["mean_delta_s"] < 6  # the rate sees the run that counts
+    chains = read_chains(tmp_path, helper.TASK, baseline=0.5)
+    assert [float(c.time[-1]) for c in chains] == pytest.approx([8.0] * 6)
+
+
+def test_a_checkpoint_is_written_once_a_step(tmp_path):
+    class Policy(helper.ScriptedPolicy):
+        saved = 0
+
+        def save(self, step, meta):
+            self.saved += 1
+            super().save(step, meta)
+
+    policy = Policy(tmp_path)
+    with _loop(tmp_path, policy, checkpoint_every=2) as loop:
+        run([loop], Budget(steps=3))
+        loop.checkpoint()
+    assert policy.saved == 2
+    again = Policy(tmp_path)
+    with _loop(tmp_path, again, resume=True, checkpoint_every=2) as loop:
+        run([loop], Budget(steps=3))
+        assert again.saved == 0
+        loop.step()
+    assert again.saved == 1
 
 
 def test_a_slot_that_never_answers(tmp_path):

@@ -63,6 +63,13 @@ def test_a_large_model_gets_the_protocol_as_it_is(name, protocol):
     assert found.isolation == "namespaces"
 
 
+def test_a_group_of_one_is_refused_where_it_would_learn_nothing():
+    with pytest.raises(UsageError, match="nothing would be learned"):
+        settings(chains=1, arms=["rpg", "search-only"])
+    assert settings(chains=1, arms=["search-only"]).protocol.chains == 1
+    assert settings(chains=1, advantage="critic").protocol.chains == 1
+
+
 def test_flags_override_the_preset_and_the_protocol():
     found = settings(
         protocol="paper",

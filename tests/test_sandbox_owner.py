@@ -31,7 +31,7 @@ def test_only_the_dead_of_our_own_pid_namespace_abandon_things():
     pid, start, space = mine.split("-")[1:]
     assert owner.is_abandoned(f"sbx-{pid}-{int(start) + 1}-{space}")  # a pid used again
     assert not owner.is_abandoned(f"sbx-{pid}-{int(start) + 1}-{int(space) + 1}")
-    for other in ("sbx-harness", "sbx-1-2", "sbx-stage-1-2-x", "run1", f"abc-1-2-{space}"):
+    for other in ("sbx-harness", "sbx-1-2", "sbx-stage-1-2-x", f"abc-1-2-{space}"):
         assert not owner.is_abandoned(other)
 
 

@@ -111,11 +111,10 @@ def test_repeated_ids_stay_in_training():
 def test_every_task_has_a_rule_and_one_carver():
     assert set(RULES) == set(SHORTS) == set(LAYOUTS) | set(SPECIAL)
     assert not set(LAYOUTS) & set(SPECIAL)
-    kinds = {short: rule.kind for short, rule in RULES.items()}
-    assert kinds["whale"] == "last"
-    assert kinds["siim-isic"] == "grouped"
-    assert kinds["spooky-author"] == "stratified"
-    assert kinds["nyc-taxi"] == "random"
+    assert RULES["whale"].last
+    assert RULES["siim-isic"].group == "patient_id"
+    assert RULES["spooky-author"].stratify
+    assert not (RULES["nyc-taxi"].group or RULES["nyc-taxi"].stratify)
 
 
 @pytest.mark.parametrize("short", SHORTS)

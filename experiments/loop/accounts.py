@@ -14,7 +14,7 @@ from experiments.loop.attempts import Scoring
 from experiments.loop.chains import Entry, Parents
 from experiments.loop.protocol import Protocol
 from experiments.loop.rate import RateModel
-from experiments.loop.recorded import Located
+from experiments.loop.recorded import Located, spent_s
 from experiments.loop.signals import Signals, make_signals, on_policy_rate, rows_of
 from experiments.tasks.rewards import MIN_SECONDS, oriented
 
@@ -139,7 +139,7 @@ class Accounts:
             return
         chain = record["chain"]
         # As in a rate: an answer without a script must not leave a budget as it is.
-        spent = record["execution_s"]
+        spent = spent_s(record)
         self.execution_s[chain] += max(spent, MIN_SECONDS)
         self.attempt_s[chain] += max(spent + record["generation_s"], MIN_SECONDS)
         if not record["valid"]:

@@ -25,8 +25,9 @@ class Arm:
         ranking_price: the same for the ranking that chooses the next states.
         fixed_price: reward per second, for ``fixed``.
         signal: ``relative`` (r - price * delta) or ``ratio`` (r / delta per attempt),
-            in the advantage and in the ranking.
-        weight: ``duration`` multiplies an advantage by delta / mean delta.
+            in the advantage and in the ranking. ``ratio`` divides the penalty of a
+            failure too: the more seconds it is charged, the milder.
+        weight: ``duration`` multiplies an advantage by charged / mean charged seconds.
         failure_charge: seconds charged to a failure; None takes the protocol's.
         gradient: false leaves the policy as it is: ranking alone.
     """

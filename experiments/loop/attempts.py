@@ -159,6 +159,11 @@ def outcome(
         "stdout": _tail(run.stdout_head, run.stdout_tail),
         "stderr": _tail(run.stderr_head, run.stderr_tail),
     }
+    if run.earlier:
+        # Disturbed runs that this one replaces: their seconds are spent all the same.
+        fields["rerun_s"] = sum(
+            one.delta_s for one in run.earlier if one.status != "sandbox_error"
+        )
     if run.status != "ok":
         return fields | {"status": "failed", "reason": run.error or run.status}, None
     if run.submission_bytes is None:

@@ -34,6 +34,11 @@ def by_step(path: Path) -> Iterator[tuple[int, list[Located]]]:
         yield step, [rows[chain] for chain in sorted(rows)]
 
 
+def spent_s(record: dict[str, Any]) -> float:
+    """Execution seconds that an attempt has cost, disturbed runs of it included."""
+    return record["execution_s"] + record.get("rerun_s", 0.0)
+
+
 class Recording:
     """Finds the records of a step by their offsets.
 

@@ -51,6 +51,7 @@ def resolve_settings(
     real = "mlebench" in sources
     preset = preset_for(options["model"], describe)
     protocol = rules.protocol_of(options["protocol"], preset, options)
+    rules.check_group(protocol, arms)
     machine, style = preset.machine, options["prompt_style"] or preset.style
     if options["lora_rank"] is not None:
         machine = dataclasses.replace(machine, lora_rank=options["lora_rank"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -181,9 +180,6 @@ def protocol_of(name: str, preset: Preset, options: Mapping[str, Any]) -> Protoc
         value = options.get(flag)
         if value is not None and not 1 <= value <= 1_000_000:
             raise UsageError(f"--{flag}={value}: must be 1 to 1000000")
-    lr = options.get("lr")
-    if lr is not None and not 0 < lr < math.inf:
-        raise UsageError(f"--lr={lr}: must be positive")
     try:
         rule = dataclasses.replace(
             base.rule,
@@ -233,6 +229,21 @@ def protocol_of(name: str, preset: Preset, options: Mapping[str, Any]) -> Protoc
     return resolved
 
 
+def check_group(protocol: Protocol, arms: Sequence[Arm]) -> None:
+    """Refuse a group of one, whose only advantage over the others is 0.
+
+    Raises:
+        UsageError: an arm would learn nothing.
+    """
+    learns = any(arm.gradient for arm in arms)
+    if learns and protocol.chains < 2 and protocol.learning.advantage == "loo":
+        raise UsageError(
+            "--chains=1 leaves nothing to compare an attempt with, so that nothing "
+            "would be learned: take 2 or more, --advantage=critic or "
+            "--arms=search-only"
+        )
+
+
 def budget_of(
     seconds: float | None, steps: int | None, clock: str, preset: Preset
 ) -> Budget:
@@ -245,8 +256,6 @@ def budget_of(
         seconds = preset.budget_s
     if clock not in CLOCKS:
         raise UsageError(f"--budget-clock={clock}: choose from {', '.join(CLOCKS)}")
-    if seconds is not None and not 0 < seconds < math.inf:
-        raise UsageError(f"--budget={seconds:g}: seconds must be positive")
     if steps is not None and steps < 1:
         raise UsageError(f"--steps={steps}: must be at least 1")
     return Budget(seconds=seconds, steps=steps, clock=clock)

@@ -76,6 +76,7 @@ class Loop:
                     "--resume to go on with them, or choose another folder"
                 )
             self.next_step = hooks.policy.restore() if resume else 0
+            self._kept = self.next_step  # the step of the last checkpoint
             self._recording = (
                 Recording(Path(replay), replay=True)
                 if replay
@@ -198,8 +199,8 @@ class Loop:
         if bad:
             raise LoopError(
                 f"step {step}: the update's {bad[0]} is {learned[bad[0]]}. The step is "
-                "not committed; its attempts are in the ledger. A lower learning rate "
-                "may help"
+                "not committed; its attempts are in the ledger. Begin anew with a "
+                "lower --lr and another --out: resuming would come to the same"
             )
         return learned
 
@@ -223,10 +224,13 @@ class Loop:
         return numbers
 
     def checkpoint(self) -> None:
-        """Keep the policy's state; drafts of the steps that it knows are dropped."""
+        """Keep the policy's state, unless it is kept; drop drafts that it knows."""
+        if self.next_step == self._kept:
+            return
         meta = {"ledger_offset": self._ledger.size, "rho": self.accounts.rate.rate}
         self.hooks.policy.save(self.next_step, meta)
         self._gatherer.drafts.discard(self.next_step)
+        self._kept = self.next_step
 
     def close(self) -> None:
         """Give the files back; closing twice is fine."""

@@ -9,11 +9,6 @@ from experiments.reporting.curves import Chain, Curve
 from experiments.reporting.load import Experiment
 from experiments.tasks.registry import Task
 
-CLOCK_NAMES = {
-    "execution": "execution seconds per chain",
-    "total": "total seconds per chain: generation, execution, grading, update",
-}
-
 
 @dataclasses.dataclass(frozen=True)
 class Budget:

@@ -159,7 +159,7 @@ class _Maker:
             "contests": [one.sentence() for one in found],
             "few": few,
             "interval_note": numbers.interval_note(
-                [(check.kind, check.count) for check in self.checks]
+                [(one.kind, one.count) for one in found or self.checks]
             ),
         }
         self._write(self.page, html.render(self.experiment, sections, lines))
@@ -266,6 +266,8 @@ class _Maker:
         for sheet in every:
             self.files.append(sheet.write_csv(self.out / f"{sheet.name}.csv"))
         parts = [lines["headline"], *headline.cautions(self.experiment)]
+        if unfinished := self.experiment.unfinished:
+            parts.append("\n".join(f"- {line}" for line in unfinished))
         parts += [sheet.markdown() for sheet in every]
         self._write(self.out / "tables.md", "\n\n".join(parts))
         points = [

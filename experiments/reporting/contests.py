@@ -25,7 +25,7 @@ class Contest:
         rates: of both, with intervals.
         difference: first - second, with its interval.
         kind: what is resampled.
-        count: how many of the first arm's.
+        count: how many of the arm that has fewer.
     """
 
     task: Task
@@ -129,7 +129,8 @@ def contests(experiment: Experiment) -> list[Contest]:
         a, b = (numbers.units(experiment.of(task, arm), kind) for arm in pair)
         rates = numbers.rate_interval(a), numbers.rate_interval(b)
         difference = numbers.rate_difference(a, b)
-        out.append(Contest(task, *pair, rates, difference, kind, len(a.seconds)))
+        count = min(len(a.seconds), len(b.seconds))
+        out.append(Contest(task, *pair, rates, difference, kind, count))
     return out
 
 
@@ -176,6 +177,6 @@ def contest_sheet(found: Sequence[Contest]) -> Sheet:
         f"Reward per second: {names[0]} against {names[1]}",
         tuple(columns),
         rows,
-        note="95% intervals in brackets; the last column is that of the difference.",
+        note="95% intervals in brackets; 'difference' is that of the difference.",
         about=(numbers.interval_note([(c.kind, c.count) for c in found]),),
     )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.loop.ledger import read
-from experiments.loop.recorded import ATTEMPTS, METRICS, by_step
+from experiments.loop.recorded import ATTEMPTS, METRICS, by_step, spent_s
 from experiments.tasks.registry import Task
 from experiments.tasks.rewards import MIN_SECONDS, oriented
 
@@ -117,7 +117,7 @@ def read_chains(
         for _, record in located:
             if record["delta_s"] is None:
                 continue
-            spent = record["execution_s"]
+            spent = spent_s(record)
             if clock == "total":
                 spent += record["generation_s"] + record["grading_s"]
                 spent += update.get(step, 0.0)

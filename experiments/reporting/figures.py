@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CURVE_TEXT = {"best": "best score so far", "last": "last score", "mean": "mean score"}
-CLOCK_TEXT = {"execution": "execution", "total": "total"}
 
 
 def score_label(task: Task, curve: str = "best") -> str:
@@ -69,8 +68,8 @@ def budget_panel(budget: Budget) -> Panel:
         axis.axhline(budget.baseline, color=INK, linewidth=0.8, linestyle=":")
         axis.set_xlim(0, budget.end or 1.0)
         axis.set_ylabel(score_label(budget.task, budget.curve))
-        axis.set_xlabel(f"{CLOCK_TEXT[budget.clock]} seconds per chain")
-        axis.set_title(f"{budget.task.short}: {CLOCK_TEXT[budget.clock]} clock")
+        axis.set_xlabel(f"{budget.clock} seconds per chain")
+        axis.set_title(f"{budget.task.short}: {budget.clock} clock")
         if budget.until < 0.98 * budget.end:
             axis.axvline(budget.until, color=INK, linewidth=0.8, linestyle="--")
             # In the corner that curves stay out of: ahead of them, or behind.

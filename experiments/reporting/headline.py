@@ -79,7 +79,10 @@ def _gains(found: Sequence[Contest]) -> str:
     """The first arm's gains in per cent: each, or the median of many."""
     gains = [(c.task.short, c.gain) for c in found if math.isfinite(c.gain)]
     if not gains:
-        return "the other earned nothing"
+        if any(c.rates[1].value for c in found):
+            return "no ratio: rates below 0"
+        some = any(c.rates[0].value for c in found)
+        return "the other earned nothing" if some else "neither earned anything"
     if len(gains) <= 4:
         return ", ".join(f"{gain(value)}% on {name}" for name, value in gains)
     middle = statistics.median(value for _, value in gains)
@@ -105,6 +108,14 @@ def synthetic_tasks(experiment: Experiment) -> list[str]:
         tasks, sources = config.get("tasks", ()), config.get("sources", ())
         found |= dict(zip(map(str, tasks), sources, strict=False))
     return [t.short for t in experiment.tasks if found.get(t.short) == "synthetic"]
+
+
+def trained_on_test(experiment: Experiment) -> bool:
+    """Whether rewards came from the test answers, not from a validation split."""
+    protocols = [config.get("protocol") for config in _configs(experiment)]
+    return any(
+        isinstance(one, dict) and one.get("reward_split") == "test" for one in protocols
+    )
 
 
 def _configs(experiment: Experiment) -> list[dict[str, Any]]:
@@ -214,6 +225,11 @@ def cautions(experiment: Experiment) -> list[str]:
             f"The data {whose}are synthetic: small, made from a seed, in the real "
             "data's form. Such scores say nothing about the real competitions."
         )
+    if trained_on_test(experiment):
+        out.append(
+            "The reward comes from the test answers themselves (reward_split=test, as "
+            "in the paper): test scores and medals are of the exam that was trained on."
+        )
     if numbers.rule_of(experiment.cells[0]).kind == "raw":
         out.append(
             "The reward is the raw metric: it has no zero, so that a rate says little, "
@@ -232,7 +248,7 @@ def cautions(experiment: Experiment) -> list[str]:
         )
     if experiment.unfinished:
         out.append(
-            f"Unfinished: {len(experiment.unfinished)} of the runs. What is there is "
-            "reported; equal budgets end where the shortest run ends."
+            "Unfinished, as listed below. What is there is reported; equal budgets end "
+            "where the shortest run ends."
         )
     return out

@@ -284,12 +284,14 @@ def load(
         found = _folders(root)
         header = _header(root, alone=found == [root])
         headers.append(header)
+        damaged = set()
         for folder in found:
             try:
                 cell = _read_cell(folder, root, header)
             except LedgerError as error:
                 if not leave_out_damaged:
                     raise
+                damaged.add(str(folder.relative_to(root)))
                 unfinished.append(f"{folder.relative_to(root)}: left out: {error}")
                 continue
             if cell is None:
@@ -297,7 +299,8 @@ def load(
             else:
                 cells.append(cell)
         if found != [root]:
-            unfinished += absent(header, [c for c in cells if c.root == root])
+            known = {c.name for c in cells if c.root == root} | damaged
+            unfinished += absent(header, known)
             unfinished += failed(root)
     if not cells:
         names = ", ".join(map(str, roots))

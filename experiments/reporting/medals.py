@@ -1,7 +1,8 @@
 """The private test, scored for the report alone: scores, medals, the median.
 
 The best script of a run, or of each of its chains, was run once more on the
-competition's own rows, against answers that no prompt and no reward has seen.
+competition's own rows, against answers that no prompt and no reward has seen (with
+``reward_split=test``, as in the paper, the reward has; the report says so).
 """
 
 import math

@@ -198,6 +198,7 @@ def interval_note(units: Sequence[tuple[str, int]]) -> str:
     Args:
         units: what was resampled and how many of them, for each interval.
     """
+    units = [(kind, count) for kind, count in units if count]
     out, seeds = [], [count for kind, count in units if kind == "seeds"]
     if seeds:
         low, high = min(seeds), max(seeds)

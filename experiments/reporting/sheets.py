@@ -4,7 +4,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.reporting import learning, medals, numbers, tables
+import numpy as np
+
+from experiments.reporting import headline, learning, medals, numbers, tables
 from experiments.reporting.budget import Budget
 from experiments.reporting.curves import FAILURES
 from experiments.reporting.load import Experiment
@@ -29,7 +31,6 @@ UNREAL = (
 )
 #: What a table of scores shows, by the curve that it is read from.
 SCORES = {"best": "Best score", "last": "Last score", "mean": "Mean score"}
-CLOCK_TITLES = {"execution": "execution clock", "total": "total clock"}
 SIGN = (
     "Improvement: sign · (arm − vanilla) / |vanilla|, sign −1 where lower is better (↓)"
 )
@@ -109,7 +110,7 @@ def score_sheet(budgets: Sequence[Budget], arms: Sequence[str], *, paper: bool):
     fields = {b.task.short: {"seconds": b.until} for b in budgets}
     return _score_sheet(
         f"scores_{clock}",
-        f"{score} at equal budgets, {CLOCK_TITLES[clock]}",
+        f"{score} at equal budgets, {clock} clock",
         cells,
         arms,
         extra=[Column("seconds", lambda r: number(r["seconds"]))],
@@ -136,12 +137,17 @@ def end_sheet(budgets: Sequence[Budget], arms: Sequence[str], *, paper: bool) ->
         arms,
         paper=paper,
         note=f"Mean over chains of the {score.lower()} ± standard error between seeds.",
-        about=(f"{SIGN}.",),
+        about=(
+            f"{SIGN}.",
+            "A step that has begun is finished: the table of arms has the seconds that "
+            "the runs used.",
+        ),
     )
 
 
 def test_sheet(experiment: Experiment, *, paper: bool) -> Sheet:
     """The private test's scores by the same rules."""
+    exam = headline.trained_on_test(experiment)
     cells = [
         (
             task,
@@ -154,7 +160,9 @@ def test_sheet(experiment: Experiment, *, paper: bool) -> Sheet:
     ]
     return _score_sheet(
         "scores_test",
-        "Private test: the best scripts, scored for the report alone",
+        "Test answers: the best scripts once more, on what they were rewarded for"
+        if exam
+        else "Private test: the best scripts, scored for the report alone",
         cells,
         experiment.arms(),
         paper=paper,
@@ -212,6 +220,8 @@ def arm_sheet(experiment: Experiment) -> Sheet:
             for name, cell in numbers.over_seeds(cells).items():
                 if name not in row:
                     row |= {name: cell.mean, f"{name}_se": cell.se}
+            used = [float(c.metrics["total_s"][-1]) for c in cells if c.steps]
+            row["used_s"] = float(np.mean(used)) if used else math.nan
             rate = numbers.rate_interval(numbers.units(cells, kind))
             row |= {"pooled_rate": rate.value, "rate_low": rate.low}
             row |= {"rate_high": rate.high, "interval_over": kind}
@@ -234,6 +244,7 @@ def arm_sheet(experiment: Experiment) -> Sheet:
         Column("95% interval", lambda r: span(r["rate_low"], r["rate_high"])),
         Column("last third", lambda r: number(r["rate_last_third"])),
         Column("lost", lambda r: percent(r["share_infrastructure"])),
+        Column("s used", lambda r: number(r["used_s"])),
     )
     return Sheet(
         "arms",
@@ -247,7 +258,7 @@ def arm_sheet(experiment: Experiment) -> Sheet:
         about=(
             "valid: share of the attempts that got a score, out of those that the "
             "machinery did not lose (lost: sandbox or grader failures, which count "
-            "nowhere else).",
+            "nowhere else). s used: wall time of a run's own phases, mean over seeds.",
         ),
     )
 

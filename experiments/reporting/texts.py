@@ -9,7 +9,7 @@ import functools
 import re
 from pathlib import Path
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 SCRIPT_CHARS = 20_000
 SCRIPT_LINES = 400
@@ -113,8 +113,3 @@ def styles() -> str:
         f"{of('xcode', '.code')}\n"
         f"@media screen and (prefers-color-scheme: dark) {{\n{dark}\n}}"
     )
-
-
-def plain(text: str) -> Markup:
-    """Escaped text."""
-    return escape(clean(text))

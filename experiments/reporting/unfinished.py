@@ -30,8 +30,13 @@ def _names(values: Any) -> list[str]:
     return [v["name"] if isinstance(v, dict) else str(v) for v in values]
 
 
-def absent(header: dict[str, Any], cells: list[Cell]) -> list[str]:
-    """Cells that the experiment planned and that have no finished step."""
+def absent(header: dict[str, Any], known: set[str]) -> list[str]:
+    """Cells that the experiment planned, without a finished step.
+
+    Args:
+        header: config.json of the experiment.
+        known: TASK/ARM/seed-K of those that are reported, or known to be damaged.
+    """
     config = header.get("config", {})
     seeds = config.get("seeds")
     if isinstance(seeds, int):
@@ -42,8 +47,7 @@ def absent(header: dict[str, Any], cells: list[Cell]) -> list[str]:
         for arm in _names(config.get("arms"))
         for seed in _names(seeds)
     ]
-    there = {c.name for c in cells}
-    return [f"{name}: no finished step yet" for name in planned if name not in there]
+    return [f"{name}: no finished step yet" for name in planned if name not in known]
 
 
 def _state(folder: Path) -> dict[str, Any]:

@@ -29,9 +29,7 @@ def _py7zr():
     try:
         import py7zr
     except ImportError:
-        raise TaskError(
-            "reading .7z archives needs py7zr: pip install py7zr"
-        ) from None
+        raise TaskError("reading .7z archives needs py7zr: pip install py7zr") from None
     return py7zr
 
 

@@ -1,6 +1,7 @@
 """Validation splits of tasks whose rows stand in archives, names or odd text files."""
 
 import csv
+import errno
 import hashlib
 import json
 import re
@@ -135,6 +136,10 @@ def carve_whale(short: str, seed: int, src: Path, public: Path, private: Path) -
     write_csv(sample, public / "sampleSubmission.csv")
 
 
+def _missing(folder: Path) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, "holds no images", str(folder))
+
+
 def carve_dogs_vs_cats(
     short: str, seed: int, src: Path, public: Path, private: Path
 ) -> None:
@@ -142,7 +147,7 @@ def carve_dogs_vs_cats(
     rng = split_rng(short, seed)
     names = sorted(p.name for p in (src / "train").glob("*.jpg"))
     if not names:
-        raise FileNotFoundError(src / "train")
+        raise _missing(src / "train")
     frame = pd.DataFrame({"name": names, "animal": [n.split(".")[0] for n in names]})
     mask = validation_mask(RULES[short], frame, rng)
     held = frame[mask].iloc[rng.permutation(int(mask.sum()))]
@@ -170,7 +175,7 @@ def carve_denoising(
     """Whole pages: the same clean page may come with several kinds of dirt."""
     clean = sorted((src / "train_cleaned").glob("*.png"))
     if not clean:
-        raise FileNotFoundError(src / "train_cleaned")
+        raise _missing(src / "train_cleaned")
     page = [hashlib.sha256(p.read_bytes()).hexdigest() for p in clean]
     frame = pd.DataFrame({"name": [p.name for p in clean], "page": page})
     mask = validation_mask(RULES[short], frame, split_rng(short, seed))

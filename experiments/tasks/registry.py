@@ -94,8 +94,6 @@ class Task:
         medals: thresholds of the real leaderboard.
         paper: the paper's row.
         real_rows: train and test rows of the real data (empty when not known).
-        split: options of the validation split (``splits.py``).
-        synthetic: options of the synthetic generator (``synthetic/``).
     """
 
     short: str
@@ -120,8 +118,6 @@ class Task:
     medals: Medals
     paper: PaperRow
     real_rows: Mapping[str, int]
-    split: Mapping[str, Any]
-    synthetic: Mapping[str, Any]
 
     def __repr__(self) -> str:
         return f"<Task {self.short}>"
@@ -153,8 +149,6 @@ def _build(short: str, row: dict[str, Any], defaults: dict[str, Any]) -> Task:
         "optional_files": [],
         "notes": "",
         "real_rows": {},
-        "split": {},
-        "synthetic": {},
         **defaults,
         **row,
     }
@@ -167,7 +161,7 @@ def _build(short: str, row: dict[str, Any], defaults: dict[str, Any]) -> Task:
         row[name] = kind(**row[name])
     for name in ("targets", "files", "optional_files"):
         row[name] = tuple(row[name])
-    for name in ("sample", "real_rows", "split", "synthetic"):
+    for name in ("sample", "real_rows"):
         row[name] = MappingProxyType(row[name])
     try:
         return Task(short=short, **row)

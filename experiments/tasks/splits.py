@@ -11,7 +11,6 @@ rows are drawn, so that the validation score predicts the test score:
 
 import binascii
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -39,15 +38,6 @@ class SplitRule:
     group: str | None = None
     last: bool = False
     single: bool = False
-
-    @property
-    def kind(self) -> Literal["random", "stratified", "grouped", "last"]:
-        """The rule in one word, for reports."""
-        if self.last:
-            return "last"
-        if self.group:
-            return "grouped"
-        return "stratified" if self.stratify else "random"
 
 
 RULES: dict[str, SplitRule] = {

@@ -1,0 +1,43 @@
+"""What the report says in cases that its stand-in runs do not show."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from experiments.reporting import headline, numbers
+from experiments.reporting.contests import Contest
+from experiments.tasks import get_task
+
+
+def _contest(first, second, count=3):
+    rates = tuple(numbers.Interval(rate, rate, rate) for rate in (first, second))
+    difference = numbers.Interval(*[first - second] * 3)
+    task = get_task("whale")
+    return Contest(task, "rpg", "vanilla", rates, difference, "seeds", count)
+
+
+@pytest.mark.parametrize(
+    ("rates", "words"),
+    [
+        ((0.2, 0.1), "+100% on whale"),
+        ((0.2, 0.0), "the other earned nothing"),
+        ((0.0, 0.0), "neither earned anything"),
+        ((-0.1, -0.2), "no ratio: rates below 0"),
+    ],
+)
+def test_gains(rates, words):
+    assert headline._gains([_contest(*rates)]) == words
+
+
+def test_the_note_counts_what_was_resampled():
+    note = numbers.interval_note([("seeds", 0), ("seeds", 8)])
+    assert note == "Intervals are percentile bootstraps over 8 seeds."
+    assert numbers.interval_note([("seeds", 0)]) == ""
+    assert "over 3 to 8 seeds" in numbers.interval_note([("seeds", 3), ("seeds", 8)])
+
+
+@pytest.mark.parametrize("split", ["test", "validation"])
+def test_an_exam_that_was_trained_on_is_called_so(split):
+    config = {"protocol": {"name": "sound", "reward_split": split}}
+    experiment = SimpleNamespace(headers=[{"config": config}, {}], cells=[])
+    assert headline.trained_on_test(experiment) == (split == "test")
