@@ -221,7 +221,7 @@ def _stored(folder: str, what: str) -> Any:
     """The settings of a run's folder; flags that would change them are refused."""
     from experiments.loop.settings import read_settings
 
-    allowed = ("model",) if what == "replay" else ()
+    allowed = ("model",) if what == "replay" else ("budget", "steps")
     given = [
         f"--{name}"
         for name in _setting_flags()
@@ -242,6 +242,7 @@ def train() -> int:
     from experiments import rundir
     from experiments.loop.places import Places, check_folder, check_tasks
     from experiments.loop.resolve import show
+    from experiments.loop.settings import longer
 
     if REPLAY.value is not None and RESUME.value:
         raise cli.UsageError("--replay starts anew: leave out --resume")
@@ -254,7 +255,7 @@ def train() -> int:
         if flags.FLAGS["model"].present:
             settings = dataclasses.replace(settings, model=MODEL.value)
     elif RESUME.value and TASK.value is None:
-        settings = _stored(OUT.value, "resume")
+        settings = longer(_stored(OUT.value, "resume"), BUDGET.value, STEPS.value)
     else:
         settings = resolve()
     tasks = settings.tasks

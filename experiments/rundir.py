@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -80,13 +80,20 @@ def write_json(path: Path, content: Any) -> None:
         raise
 
 
-def open_run(folder: Path, config: dict[str, Any], *, resume: bool) -> Path:
+def open_run(
+    folder: Path,
+    config: dict[str, Any],
+    *,
+    resume: bool,
+    growing: Collection[str] = (),
+) -> Path:
     """Makes a run's folder and config.json, or checks that they can be gone on with.
 
     Args:
       folder: where the run lives.
       config: what identifies the run; a resumed run must have the same.
       resume: go on with the folder if it holds a run.
+      growing: keys that a resumed run may change; config.json keeps what they were.
 
     Raises:
       UsageError: the folder holds another run, or one and ``resume`` is false, or it
@@ -102,17 +109,18 @@ def open_run(folder: Path, config: dict[str, Any], *, resume: bool) -> Path:
                 "choose another --out"
             )
         try:
-            known = json.loads(path.read_text(encoding="utf-8"))["config"]
+            content = json.loads(path.read_text(encoding="utf-8"))
+            known = content["config"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(
                 f"{path} cannot be read ({error}): choose another --out"
             ) from None
-        if known != config:
-            names = sorted(
-                name
-                for name in {*known, *config}
-                if known.get(name) != config.get(name)
-            )
+        names = sorted(
+            name for name in {*known, *config} if known.get(name) != config.get(name)
+        )
+        if names and set(names) <= set(growing):
+            _change(folder, content, config, names)
+        elif names:
             was = "; ".join(
                 f"{n} was {json.dumps(known.get(n))}, is {json.dumps(config.get(n))}"
                 for n in names
@@ -148,6 +156,27 @@ def open_run(folder: Path, config: dict[str, Any], *, resume: bool) -> Path:
             f"cannot write to {folder} ({reason}): choose another --out"
         ) from None
     return folder
+
+
+def _change(
+    folder: Path, content: dict[str, Any], config: dict[str, Any], names: list[str]
+) -> None:
+    """Writes a resumed run's new settings, with what they were."""
+    before = {name: content["config"].get(name) for name in names}
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    changes = [*content.get("changes", []), {"until": now, "was": before}]
+    # A running process holds the file that this one would replace.
+    with sole_writer(folder):
+        try:
+            write_json(
+                folder / "config.json",
+                content | {"config": config, "changes": changes},
+            )
+        except OSError as error:
+            raise UsageError(
+                f"cannot write to {folder} ({error.strerror or error}): free some "
+                "space or fix the permissions"
+            ) from None
 
 
 @contextlib.contextmanager

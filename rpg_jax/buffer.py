@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rpg_jax.conjugate import magnitude_limit
+from rpg_jax.arrays import as_float, magnitude_limit
 from rpg_jax.rewards import relative_reward
 
 Array = jax.Array
@@ -76,9 +76,13 @@ def add(
       mask: [B] bool; all if None. Of more than C attempts the last C are kept.
     """
     capacity = buffer.reward.shape[0]
+    held = buffer.reward.dtype
+    reward, duration = as_float(reward, held), as_float(duration, held)
     asked = jnp.ones(reward.shape, bool) if mask is None else mask.astype(bool)
     limit = magnitude_limit(reward.dtype)
     usable = (jnp.abs(reward) <= limit) & (duration > 0) & (duration <= limit)
+    # A buffer of half precision holds less than the limit.
+    usable &= jnp.isfinite(reward.astype(held)) & jnp.isfinite(duration.astype(held))
     keep = asked & usable
     rank = jnp.cumsum(keep, dtype=jnp.int32) - 1
     total = jnp.sum(keep, dtype=jnp.int32)

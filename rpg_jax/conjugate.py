@@ -16,6 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rpg_jax.arrays import as_float, magnitude_limit
+
 Array = jax.Array
 
 # Least variance that a discounted posterior keeps, in squared units of the data.
@@ -40,14 +42,6 @@ class Moments(NamedTuple):
     scatter: Array  # [..., d, d]; sum of (x - mean)(x - mean)^T
     residual: Array  # [..., d]; what rounding took off the mean
     rejected: Array  # [...] int32; masked-in observations that were not finite
-
-
-def magnitude_limit(dtype: jnp.dtype) -> float:
-    """Largest |x| whose squared deviations can be summed 2**24 times without overflow.
-
-    Larger values count as not finite: they could only put inf into a scatter matrix.
-    """
-    return float(jnp.finfo(dtype).max) ** 0.5 * 2.0**-13
 
 
 def niw_prior(
@@ -133,6 +127,7 @@ def moments(x: Array, mask: Array | None = None) -> Moments:
       x: [..., N, d] observations.
       mask: [..., N], true where the row counts; all rows if None.
     """
+    x = as_float(x)
     keep, rejected = _accept(x, mask)
     x = jnp.where(keep[..., None], x, 0)
     weight = keep.astype(x.dtype)[..., None]
@@ -169,6 +164,7 @@ def segment_moments(
     Returns:
       ``Moments`` with batch shape [M], but one ``rejected`` count for all, shape [].
     """
+    x = as_float(x)
     asked = jnp.ones(x.shape[:1], bool) if mask is None else mask.astype(bool)
     inside = (segment >= 0) & (segment < num_segments)
     usable, _ = _accept(x, None)
@@ -353,8 +349,9 @@ def fit_slots(
       log_duration: model log seconds (the paper) rather than seconds.
     """
     asked = mask.astype(bool)
-    limit = magnitude_limit(reward.dtype)
-    usable = (jnp.abs(reward) <= limit) & (duration > 0) & (duration <= limit)
+    reward, duration = as_float(reward), as_float(duration)
+    usable = jnp.abs(reward) <= magnitude_limit(reward.dtype)
+    usable &= (duration > 0) & (duration <= magnitude_limit(duration.dtype))
     keep = asked & usable
     r = jnp.where(keep, reward, 0)
     d = jnp.where(keep, duration, 1)

@@ -38,7 +38,7 @@ def context_weights(
     if context_probs is None:
         probs = jnp.full(size, 1 / size, reward.dtype)
     else:
-        probs = context_probs.astype(reward.dtype)
+        probs = jnp.asarray(context_probs, reward.dtype)
     if mask is not None:
         probs = jnp.where(jnp.any(mask, axis=-1), probs, 0)
     total = jnp.sum(probs)

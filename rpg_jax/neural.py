@@ -5,10 +5,17 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from rpg_jax import dinkelbach
-from rpg_jax.types import Array, Batch, RateEstimator, usable_rows
+from rpg_jax.types import (
+    Array,
+    Batch,
+    RateEstimator,
+    checked_weights,
+    usable_rows,
+)
 
 
 class NeuralState(NamedTuple):
@@ -54,10 +61,11 @@ def neural(
       context_probs: [N]; uniform if None.
 
     Raises:
-      ValueError: num_steps < 1.
+      ValueError: num_steps < 1, or context_probs that are not N weights >= 0.
     """
     if num_steps < 1:
         raise ValueError(f"num_steps must be at least 1, got {num_steps}")
+    context_probs = checked_weights(context_probs, np.shape(contexts)[0])
 
     def init() -> NeuralState:
         return NeuralState(
@@ -75,7 +83,7 @@ def neural(
 
     def update(state: NeuralState, batch: Batch) -> NeuralState:
         num_arms = jax.eval_shape(predict, state.params, batch.context)[0].shape[-1]
-        keep, rejected = usable_rows(batch, num_arms=num_arms)
+        batch, keep, rejected = usable_rows(batch, num_arms=num_arms, features=True)
         number = jnp.maximum(jnp.sum(keep, dtype=batch.reward.dtype), 1)
         target = jnp.stack(
             [jnp.where(keep, batch.reward, 0), jnp.where(keep, batch.duration, 0)]
@@ -147,4 +155,4 @@ def neural(
         )
         return jnp.where(state.ready, estimate * unit, 0)
 
-    return RateEstimator(init, update, rate)
+    return RateEstimator(init, update, rate, needs=("context", "action"))

@@ -6,6 +6,7 @@ posterior; ``robbins_monro``, ``neural`` and ``empirical`` are alternatives to t
 The pooled ones estimate the rate of whatever they are fed: feed them greedy decisions.
 """
 
+import math
 from collections.abc import Callable
 from statistics import NormalDist
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from rpg_jax import conjugate, dinkelbach
+from rpg_jax.arrays import concrete
 from rpg_jax.conjugate import NIW, Moments
 from rpg_jax.neural import NeuralState, neural
 from rpg_jax.slots import SlotState, niw_slots
@@ -22,6 +24,7 @@ from rpg_jax.types import (
     Batch,
     RateEstimator,
     check_unit,
+    checked_weights,
     usable_rows,
 )
 
@@ -85,11 +88,13 @@ def niw(
         the greedy policy's rate under the posterior of the means.
 
     Raises:
-      ValueError: a size, forgetting or quantile out of range.
+      ValueError: a size, forgetting or quantile out of range, or context_probs that are
+        not X weights >= 0.
     """
     if num_contexts < 1 or num_arms < 1:
         raise ValueError(f"need contexts and arms, got {num_contexts} x {num_arms}")
     check_unit(forgetting=forgetting, quantile=quantile)
+    context_probs = checked_weights(context_probs, num_contexts)
     base = conjugate.niw_prior() if prior is None else prior
     shape = (num_contexts, num_arms)
 
@@ -98,7 +103,7 @@ def niw(
         return CellState(cells, jnp.zeros(shape), jnp.zeros((), jnp.int32))
 
     def update(state: CellState, batch: Batch) -> CellState:
-        keep, rejected = usable_rows(
+        batch, keep, rejected = usable_rows(
             batch,
             num_contexts=num_contexts,
             num_arms=num_arms,
@@ -160,7 +165,10 @@ def niw(
         z = NormalDist().inv_cdf(quantile)
         return jnp.where(time > 0, plug_in + z * sd / jnp.where(time > 0, time, 1), 0)
 
-    return RateEstimator(init, update, rate)
+    # A single context or arm needs no index.
+    indices = (("context", num_contexts), ("action", num_arms))
+    needs = tuple(name for name, number in indices if number > 1)
+    return RateEstimator(init, update, rate, needs)
 
 
 def _posterior(cells: NIW, data: Moments) -> NIW:
@@ -185,10 +193,18 @@ def robbins_monro(
     however long, can make it overshoot.
 
     Args:
-      step_size: a > 0, or a schedule of the number of earlier updates, as in optax.
+      step_size: a > 0, or a schedule of the number of earlier updates, as in optax;
+        where it gives no finite rate (1 / k at k = 0) the rate stays as it was.
+
+    Raises:
+      ValueError: a constant step that is not finite and > 0.
 
     Source: Robbins and Monro (1951); Toulis and Airoldi (2017) for the implicit form.
     """
+
+    constant = None if callable(step_size) else concrete(step_size)
+    if constant is not None and not (0 < constant < math.inf):
+        raise ValueError(f"step_size must be finite and > 0, got {step_size}")
 
     def init() -> RobbinsMonroState:
         return RobbinsMonroState(
@@ -200,7 +216,7 @@ def robbins_monro(
         )
 
     def update(state: RobbinsMonroState, batch: Batch) -> RobbinsMonroState:
-        keep, rejected = usable_rows(batch)
+        batch, keep, rejected = usable_rows(batch)
         number = jnp.sum(keep, dtype=batch.reward.dtype)
         safe = jnp.maximum(number, 1)
         reward = jnp.sum(jnp.where(keep, batch.reward, 0)) / safe
@@ -214,7 +230,7 @@ def robbins_monro(
         moved = (state.rate + a * reward) / (1 + a * duration)
         fed = number > 0
         return RobbinsMonroState(
-            rate=jnp.where(fed, moved, state.rate),
+            rate=jnp.where(fed & jnp.isfinite(moved), moved, state.rate),
             duration=jnp.where(fed, mean, state.duration),
             count=count,
             step=state.step + fed.astype(jnp.int32),
@@ -236,7 +252,7 @@ def empirical() -> RateEstimator:
         return conjugate.empty_moments()
 
     def update(state: Moments, batch: Batch) -> Moments:
-        keep, rejected = usable_rows(batch)
+        batch, keep, rejected = usable_rows(batch)
         pairs = jnp.stack(
             [
                 jnp.where(keep, batch.reward, 0),

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rpg_jax.arrays import concrete
 from rpg_jax.conjugate import NIW, Array
 
 # Share of batches whose longest duration is cut off, and the lower end of the nodes.
@@ -90,7 +91,8 @@ def ratio_quantile_sampled(
     Args:
       key: PRNG key.
       niw: unbatched posterior over (reward, log duration) or (reward, duration).
-      count: n, pairs in a batch; may be traced, 1 <= n <= max_count.
+      count: n, pairs in a batch, 1 <= n <= max_count; may be traced, and is then taken
+        as max_count where it is larger.
       level: quantile level in (0, 1).
       num_batches: simulated batches.
       max_count: static bound on n; the cost is num_batches * max_count draws.
@@ -98,7 +100,15 @@ def ratio_quantile_sampled(
 
     Returns:
       The quantile (reward per second), not floored.
+
+    Raises:
+      ValueError: level out of range, or a known count above max_count.
     """
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must be in (0, 1), got {level}")
+    known = concrete(count)
+    if known is not None and (known > max_count).any():
+        raise ValueError(f"count {count} is above max_count={max_count}: raise that")
     draws = sample_predictive(key, niw, (num_batches, max_count))
     n = jnp.maximum(jnp.asarray(count, draws.dtype), 1)
     live = jnp.arange(max_count, dtype=draws.dtype) < n
@@ -132,6 +142,8 @@ def ratio_quantile(
 
     Args:
       niw: posterior over (reward, log duration) or (reward, duration), [...] batch.
+        With log durations a df = nu - 1 below 2 has the tail of 2: lighter than its
+        own, but a finite quantile. A slot fit has df >= 5.
       count: [...] pairs in a batch, n >= 1.
       level: quantile level in [0.5, 1).
       log_duration: second coordinate is the log of the duration.
@@ -235,6 +247,8 @@ def _cut_moments(df, n, var_r, cov, var_d) -> _CutMoments:
     weight = weights * jnp.exp(-score * score / 2)
     weight = weight / jnp.sum(weight, axis=0, keepdims=True)
     df, var_r, cov, var_d = (v[None] for v in (df, var_r, cov, var_d))
+    # Below 2 the score's closed form turns back; below 1.5 it has no real value.
+    df = jnp.maximum(df, 2)
     # Student-t value of a normal score: x^2 = df (exp(g z^2) - 1). The square root is
     # taken of a ratio that tends to 1, so its slope at 0 is finite.
     g = (df - 1.5) / jnp.square(df - 1)

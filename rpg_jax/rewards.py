@@ -37,7 +37,7 @@ def gain(
     *,
     higher_is_better: bool,
 ) -> Array:
-    """Share of the way from a baseline to a perfect score, at least 0.
+    """Share of the way from a baseline to a perfect score, at least 0, without a cap.
 
     (s - b)_+ / (s_perfect - b) where higher is better, (b - s)_+ / (b - s_perfect)
     where lower is. The baseline itself, what doing nothing scores, earns exactly 0.
@@ -45,11 +45,12 @@ def gain(
     Args:
       score: [...] metric of the attempt.
       baseline: metric of the task's sample submission.
-      perfect: best metric there is; must be better than ``baseline``.
+      perfect: best metric there is; a score beyond it has a gain above 1.
       higher_is_better: orientation of the metric.
 
     Returns:
-      [...] gain >= 0; 0 where the score is not finite or the baseline already perfect.
+      [...] gain >= 0; 0 where the score or the baseline is NaN or infinite, where
+      ``perfect`` is NaN or infinite, and where it is no better than the baseline.
     """
     above = oriented(score, higher_is_better=higher_is_better) - oriented(
         baseline, higher_is_better=higher_is_better

@@ -41,7 +41,7 @@ def niw_slots(
     ``by_context``, to the slot of its context: one slot per self-improvement chain).
     The estimate is the quantile of the predictive ratio of means, floored at 0, and 0
     before two slots are filled. Rows with a false mask are decisions that do not feed
-    it; they only count as elapsed decisions.
+    it; they only count as elapsed decisions, and rows of ``Batch.padding`` not even so.
 
     Args:
       num_slots: S.
@@ -100,14 +100,18 @@ def niw_slots(
         )
 
     def update(state: SlotState, batch: Batch) -> SlotState:
-        keep, rejected = usable_rows(
+        batch, keep, rejected = usable_rows(
             batch,
             num_contexts=num_slots if by_context else None,
         )
 
+        elapses = jnp.ones_like(keep)
+        if batch.padding is not None:
+            elapses = ~batch.padding.astype(bool)
+
         def feed(state: SlotState, row) -> tuple[SlotState, None]:
-            context, reward, duration, feeds = row
-            step = state.step + 1
+            context, reward, duration, feeds, elapses = row
+            step = state.step + elapses.astype(jnp.int32)
             slot = context if by_context else state.cursor
             slot = jnp.where(feeds, slot, 0)
             old = jnp.zeros((), bool)
@@ -134,6 +138,7 @@ def niw_slots(
             jnp.where(keep, batch.reward, 0),
             jnp.where(keep, batch.duration, 0),
             keep,
+            elapses,
         )
         state, _ = jax.lax.scan(feed, state, rows)
         if fit_every is None:
@@ -141,4 +146,5 @@ def niw_slots(
             state = jax.lax.cond(any_row, fit, lambda s: s, state)
         return state._replace(rejected=state.rejected + rejected)
 
-    return RateEstimator(init, update, lambda state, rho_k: state.rate)
+    needs = ("context",) if by_context else ()
+    return RateEstimator(init, update, lambda state, rho_k: state.rate, needs)

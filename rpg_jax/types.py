@@ -7,20 +7,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rpg_jax.conjugate import magnitude_limit
+from rpg_jax.arrays import as_float, concrete, magnitude_limit
 
 Array = jax.Array
 State = Any
 
 
 class Batch(NamedTuple):
-    """B decisions; rows with a false mask are padding and are never looked at."""
+    """B decisions; what stands in rows with a false mask is never looked at.
+
+    Such a row is still a decision, which took place (``niw_slots`` counts them); a row
+    of ``padding``, which is masked out too, is none.
+    """
 
     context: Array  # [B] int index, or [B, ...] features for a neural estimator
     action: Array  # [B] int
     reward: Array  # [B]
     duration: Array  # [B] seconds, > 0
     mask: Array  # [B] bool
+    padding: Array | None = None  # [B] bool; no row if None
 
 
 class RateEstimator(NamedTuple):
@@ -29,12 +34,15 @@ class RateEstimator(NamedTuple):
     ``init() -> state``; ``update(state, batch) -> state``; ``rate(state, rho_k)`` is
     the estimated reward per second of the policy that is greedy at rate rho_k. All
     three work under jit and vmap, and every state has a ``rejected`` count of masked-in
-    rows that were refused (NaN, inf, duration <= 0, index out of range).
+    rows that were refused (NaN, inf, duration <= 0, index out of range). ``needs``
+    names the fields of a batch, of ``context`` and ``action``, that it reads: with
+    zeros in their place its rate would mean nothing.
     """
 
     init: Callable[[], State]
     update: Callable[[State, Batch], State]
     rate: Callable[[State, Array], Array]
+    needs: tuple[str, ...] = ()
 
 
 def usable_rows(
@@ -42,27 +50,49 @@ def usable_rows(
     *,
     num_contexts: int | None = None,
     num_arms: int | None = None,
-) -> tuple[Array, Array]:
+    features: bool = False,
+) -> tuple[Batch, Array, Array]:
     """Rows that may enter an estimator, and how many asked-for rows may not.
 
     Args:
       batch: decisions.
       num_contexts: contexts outside [0, num_contexts) are refused; None: no check.
       num_arms: likewise for actions.
+      features: contexts that are not finite are refused, and 0 wherever a row is not
+        kept: a gradient of 0 times NaN is NaN.
 
     Returns:
-      keep [B] bool and rejected, an int32 scalar.
+      the batch with its reward and duration in float32 or wider, keep [B] bool and
+      rejected, an int32 scalar.
+
+    Raises:
+      ValueError: an index to check is not of an integer type.
     """
+    reward, duration = as_float(batch.reward), as_float(batch.duration)
+    batch = batch._replace(reward=reward, duration=duration)
     asked = batch.mask.astype(bool)
-    limit = magnitude_limit(batch.reward.dtype)
-    fine = (jnp.abs(batch.reward) <= limit) & (batch.duration > 0)
-    fine &= batch.duration <= limit
+    fine = jnp.abs(reward) <= magnitude_limit(reward.dtype)
+    fine &= (duration > 0) & (duration <= magnitude_limit(duration.dtype))
     # JAX drops out-of-range scatters without a word: they are refused here instead.
-    if num_contexts is not None:
-        fine &= (batch.context >= 0) & (batch.context < num_contexts)
-    if num_arms is not None:
-        fine &= (batch.action >= 0) & (batch.action < num_arms)
-    return asked & fine, jnp.sum(asked & ~fine, dtype=jnp.int32)
+    for name, index, number in (
+        ("context", batch.context, num_contexts),
+        ("action", batch.action, num_arms),
+    ):
+        if number is None:
+            continue
+        if not jnp.issubdtype(index.dtype, jnp.integer):
+            raise ValueError(
+                f"{name} must be integers in [0, {number}), got {index.dtype}"
+            )
+        fine &= (index >= 0) & (index < number)
+    if features:
+        context = jnp.asarray(batch.context)
+        finite = jnp.isfinite(context).reshape(context.shape[0], -1)
+        fine &= jnp.all(finite, axis=-1)
+        rows = (asked & fine).reshape((-1,) + (1,) * (context.ndim - 1))
+        context = jnp.where(rows, context, jnp.zeros_like(context))
+        batch = batch._replace(context=context)
+    return batch, asked & fine, jnp.sum(asked & ~fine, dtype=jnp.int32)
 
 
 def check_unit(*, forgetting: float, quantile: float | None) -> None:
@@ -71,6 +101,27 @@ def check_unit(*, forgetting: float, quantile: float | None) -> None:
         raise ValueError(f"forgetting must be in (0, 1], got {forgetting}")
     if quantile is not None and not 0.0 < quantile < 1.0:
         raise ValueError(f"quantile must be in (0, 1), got {quantile}")
+
+
+def checked_weights(context_probs: Array | None, number: int) -> Array | None:
+    """Weights of contexts as an array; what is traced is taken as it is.
+
+    Raises:
+      ValueError: not ``number`` weights, or they are negative, not finite or all 0.
+    """
+    if context_probs is None:
+        return None
+    weights = concrete(context_probs)
+    if weights is None:
+        return context_probs
+    weights = np.asarray(weights, jnp.zeros(()).dtype)
+    usable = weights.shape == (number,) and bool((weights >= 0).all())
+    if not (usable and 0 < weights.sum() < np.inf):
+        raise ValueError(
+            f"context_probs must be {number} finite weights >= 0 and not all 0, "
+            f"got {weights}"
+        )
+    return weights
 
 
 def checked_batch(
@@ -91,8 +142,9 @@ def checked_batch(
       mask: [B] bool; masked-out rows are not checked. All rows if None.
 
     Raises:
-      ValueError: lengths differ, or a counted row has a reward that is not finite or a
-        duration that is not finite and positive; the message names the rows.
+      ValueError: lengths differ, actions are not integers, or a counted row has a
+        reward or context that is not finite, a duration that is not finite and
+        positive, or an index that int32 cannot hold; the message names the rows.
     """
     reward = np.asarray(reward, np.float64)
     duration = np.asarray(duration, np.float64)
@@ -116,14 +168,33 @@ def checked_batch(
         raise ValueError(
             f"duration must be finite and > 0 seconds; it is not in rows {_rows(bad)}"
         )
-    integer = np.issubdtype(context.dtype, np.integer)
     return Batch(
-        context=jnp.asarray(context, jnp.int32 if integer else jnp.zeros(()).dtype),
-        action=jnp.asarray(action, jnp.int32),
-        reward=jnp.asarray(np.where(mask, reward, 0.0), jnp.zeros(()).dtype),
-        duration=jnp.asarray(np.where(mask, duration, 1.0), jnp.zeros(()).dtype),
+        context=jnp.asarray(_narrowed("context", context, mask, features=True)),
+        action=jnp.asarray(_narrowed("action", action, mask, features=False)),
+        reward=as_float(np.where(mask, reward, 0.0)),
+        duration=as_float(np.where(mask, duration, 1.0)),
         mask=jnp.asarray(mask),
     )
+
+
+def _narrowed(
+    name: str, value: np.ndarray, mask: np.ndarray, *, features: bool
+) -> np.ndarray:
+    """[B, ...] as int32, or features as JAX's float; 0 in masked-out rows."""
+    integer = np.issubdtype(value.dtype, np.integer)
+    # An empty list has become float64.
+    if not (integer or features or value.size == 0):
+        raise ValueError(f"{name} must be integers, got {value.dtype}")
+    index = integer or not features
+    with np.errstate(over="ignore"):
+        narrow = value.astype(np.int32 if index else jnp.zeros(()).dtype)
+    fine = narrow == value if index else np.isfinite(narrow)
+    bad = mask & ~fine.all(axis=tuple(range(1, value.ndim)))
+    if bad.any():
+        wrong = "outside the range of int32" if index else "not finite"
+        raise ValueError(f"{name} is {wrong} in rows {_rows(bad)}")
+    rows = mask.reshape(mask.shape + (1,) * (value.ndim - 1))
+    return np.where(rows, narrow, np.zeros((), narrow.dtype))
 
 
 def _rows(bad: np.ndarray) -> str:

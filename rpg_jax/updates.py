@@ -66,8 +66,8 @@ def ppo(
 
     Args:
       logits: [X, A].
-      context: [B] int.
-      action: [B] int.
+      context: [B] int; rows outside [0, X) are masked out.
+      action: [B] int; rows outside [0, A) likewise.
       advantage: [B].
       mask: [B] bool.
       step_size: gradient step, > 0.
@@ -76,6 +76,12 @@ def ppo(
 
     Source: Schulman et al. (2017); the paper argues for the step from NPG to PPO.
     """
+    num_contexts, num_actions = logits.shape
+    # An index out of range would be clamped, a negative one wrapped, to another cell.
+    inside = (context >= 0) & (context < num_contexts)
+    inside &= (action >= 0) & (action < num_actions)
+    context, action = jnp.where(inside, context, 0), jnp.where(inside, action, 0)
+    mask = mask.astype(bool) & inside
 
     def log_prob(theta: Array) -> Array:
         return jax.nn.log_softmax(theta, axis=-1)[context, action]

@@ -17,7 +17,7 @@ import numpy as np
 import optax
 import pytest
 
-from rpg_jax.llm import make_ppo
+from rpg_jax.llm import make_ppo, manifest
 from rpg_jax.llm.checkpoint import (
     CheckpointError,
     Checkpoints,
@@ -145,8 +145,33 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(three, damage):
     assert_same(snapshot.items, make_items(2))
     # The run goes on and saves step 3 again, over nothing that was there.
     three.save(3, make_items(5))
-    assert list(three.directory.glob("aside-*step_00000003"))
     assert_same(three.restore(make_items(0)).items, make_items(5))
+
+
+def test_a_step_saved_again_leaves_one_copy_once_the_new_one_is_whole(
+    three, monkeypatch
+):
+    def asides():
+        return [p.name for p in three.directory.glob("aside-*")]
+
+    three.save(3, make_items(5))
+    assert asides() == []
+    assert_same(three.restore(make_items(0)).items, make_items(5))
+
+    # Like a kill before the manifest: what was moved aside must still be there.
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(manifest, "write", full)
+        with pytest.raises(CheckpointError, match="No space left"):
+            three.save(3, make_items(6))
+    assert asides() == ["aside-1-step_00000003"]
+    assert files_of(three.directory, 3)  # orbax had written it
+
+    three.save(4, make_items(4))
+    assert asides() == []
+    assert three.restore(make_items(0)).step == 4
 
 
 def test_a_whole_checkpoint_whose_manifest_was_not_written_yet_is_used(three):

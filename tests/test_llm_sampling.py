@@ -222,6 +222,7 @@ def test_damaged_weights_are_reported(params, padded):
         ({"top_k": 0}, "top_k"),
         ({"top_p": 0.0}, "top_p"),
         ({"rows": [0]}, "rows"),
+        ({"progress_every": 0, "progress": print}, "progress_every"),
         ({"logit_mask": np.zeros(VOCAB, bool)}, "forbids every token"),
         ({"logit_mask": np.ones(VOCAB + 1, bool)}, "vocabulary"),
         ({"logit_mask": np.ones((3, VOCAB), bool)}, "logit_mask"),

@@ -112,6 +112,14 @@ def test_rewards_return_as_soon_as_all_are_in_and_failures_are_told():
         distributed.share_rewards(bad, 3, deadline_s=600)
 
 
+@pytest.mark.parametrize("row", [-1, 3])
+def test_a_row_that_is_not_there_is_refused(row):
+    board = distributed.RewardBoard(3)
+    with pytest.raises(ValueError, match=rf"Row {row} lies outside \[0, 3\)"):
+        board.put(row, 1.0, 1.0)
+    assert not board.close().valid.any()
+
+
 @pytest.mark.slow
 def test_eight_devices_equal_one_to_rounding(tmp_path):
     run = launch("devices", str(tmp_path / "out.npz"), devices=8)

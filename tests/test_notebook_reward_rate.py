@@ -20,6 +20,8 @@ for name, (r, d, rho) in runs.items():
 assert rates["reward rate"] > 1.3 * rates["reward alone"], rates
 assert abs(float(runs["reward rate"][2][-1]) / float(best.rate) - 1) < 0.15
 assert relative.rate > 0
+_, (short, _, _) = play(jax.random.key(0), True, steps=100)
+assert short.shape == (100,)
 print("claims hold")
 """
 

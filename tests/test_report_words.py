@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.reporting import headline, numbers
+from experiments.reporting import headline, medals, numbers
 from experiments.reporting.contests import Contest
 from experiments.tasks import get_task
 
@@ -41,3 +41,18 @@ def test_an_exam_that_was_trained_on_is_called_so(split):
     config = {"protocol": {"name": "sound", "reward_split": split}}
     experiment = SimpleNamespace(headers=[{"config": config}, {}], cells=[])
     assert headline.trained_on_test(experiment) == (split == "test")
+
+
+def _final(of, chain, best):
+    return {"run_id": f"{of}-final", "of": of, "chain": chain, "best": best}
+
+
+def test_one_test_score_a_run_or_a_chain():
+    def of(*records):
+        return [r["of"] for r in medals.latest(SimpleNamespace(final=list(records)))]
+
+    assert of() == []
+    assert of(_final("a", 3, True), _final("b", 5, True)) == ["b"]  # a longer run
+    assert of(_final("a", 3, True), _final("b", 5, False)) == ["a", "b"]
+    longer = (_final("a", 3, True), _final("b", 5, False), _final("c", 3, True))
+    assert of(*longer) == ["c", "b"]

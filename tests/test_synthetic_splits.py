@@ -114,7 +114,7 @@ def test_every_task_has_a_rule_and_one_carver():
     assert RULES["whale"].last
     assert RULES["siim-isic"].group == "patient_id"
     assert RULES["spooky-author"].stratify
-    assert not (RULES["nyc-taxi"].group or RULES["nyc-taxi"].stratify)
+    assert RULES["nyc-taxi"] == SplitRule()
 
 
 @pytest.mark.parametrize("short", SHORTS)

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from experiments import rundir
+from experiments.cli import UsageError
 from experiments.loop import plain, sweep
 from experiments.loop.console import Screen
 from experiments.loop.errors import Stopped
 from experiments.loop.places import Places
 from experiments.loop.results import Row, write_rows
-from experiments.loop.settings import Settings
+from experiments.loop.settings import Settings, read_settings
 from experiments.loop.stop import catch_terminate
 from experiments.loop.task_run import Parts
 
@@ -62,7 +63,9 @@ def launch(
     if replay is not None:
         sweep.check_replay(settings, replay)
         config["replay_of"] = _identity_of(replay)
-    rundir.open_run(places.out, config, resume=resume)
+    grown = resume and _has_grown(settings, places.out)
+    growing = ("budget",) if grown else ()
+    rundir.open_run(places.out, config, resume=resume, growing=growing)
     with rundir.sole_writer(places.out), catch_terminate() as signals:
         try:
             failed = sweep.run_tasks(
@@ -79,6 +82,19 @@ def launch(
             else:
                 screen.say(_ANEW)
             return signals.exit_code
+
+
+def _has_grown(settings: Settings, folder: Path) -> bool:
+    """Whether the budget is larger than the stored run's.
+
+    Then it goes on: nothing that a run has done depends on when it ends.
+    """
+    new = settings.budget
+    try:
+        old = read_settings(folder).budget
+        return old != new and old.extended(new.seconds, new.steps) == new
+    except (UsageError, ValueError):
+        return False
 
 
 def _sum_up(

@@ -37,6 +37,23 @@ class Budget:
         if self.clock not in CLOCKS:
             raise ValueError(f"clock must be one of {CLOCKS}, got {self.clock!r}")
 
+    def extended(self, seconds: float | None, steps: int | None) -> "Budget":
+        """This budget with larger limits; None leaves one as it is.
+
+        Raises:
+            ValueError: a limit would be new or smaller, which ends runs that are over.
+        """
+        limits = {"seconds": seconds, "steps": steps}
+        for name, value in limits.items():
+            old = getattr(self, name)
+            if value is not None and (old is None or value < old):
+                was = "without limit" if old is None else f"{old:g}"
+                raise ValueError(
+                    f"a budget can grow, not shrink: {name} was {was}, not {value:g}"
+                )
+        given = {name: value for name, value in limits.items() if value is not None}
+        return dataclasses.replace(self, **given)
+
     def share(self, used: dict[str, float]) -> float:
         """Share of the budget that is used; 1 or more when the run is over."""
         shares = []

@@ -261,6 +261,19 @@ def budget_of(
     return Budget(seconds=seconds, steps=steps, clock=clock)
 
 
+def longer(settings: Settings, seconds: float | None, steps: int | None) -> Settings:
+    """The same experiment with a larger budget; None leaves a limit as it is.
+
+    Raises:
+        UsageError: it would be smaller.
+    """
+    try:
+        budget = settings.budget.extended(seconds, steps)
+    except ValueError as error:
+        raise UsageError(f"--resume: {error}") from None
+    return dataclasses.replace(settings, budget=budget)
+
+
 def isolation_of(name: str, *, real: bool, model: str, style: str = "full") -> str:
     """The least level that the sandbox must give.
 

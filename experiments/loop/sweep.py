@@ -15,6 +15,7 @@ from experiments.cli import UsageError
 from experiments.loop import track
 from experiments.loop.console import Screen
 from experiments.loop.errors import LedgerError, LoopError, Stopped
+from experiments.loop.ledger import read
 from experiments.loop.recorded import METRICS
 from experiments.loop.results import Row, empty_row, row_of, run_folder
 from experiments.loop.settings import Settings
@@ -58,6 +59,20 @@ def begun(settings: Settings, folder: Path, short: str) -> bool:
     return any(place.exists() and place.stat().st_size for place in places)
 
 
+def owing(settings: Settings, folder: Path, short: str) -> bool:
+    """Whether a run of a finished task has not used up what is now the budget."""
+    for arm in settings.arms:
+        for seed in settings.seeds:
+            path = run_folder(folder, short, arm.name, seed) / METRICS
+            used = None
+            with contextlib.suppress(LedgerError):  # reported with the results
+                for _, metrics in read(path):
+                    used = metrics["used"]
+            if used is not None and settings.budget.share(used) < 1:
+                return True
+    return False
+
+
 def check_replay(settings: Settings, replay: Path) -> None:
     """Refuse to replay a run without a finished step.
 
@@ -98,8 +113,10 @@ def run_tasks(
     ):
         place = folder / short
         if resume and read_state(place)["status"] in ("done", "replayed"):
-            screen.say(f"{short}: done already")
-            continue
+            if replay is not None or not owing(settings, folder, short):
+                screen.say(f"{short}: done already")
+                continue
+            screen.say(f"{short}: goes on, the budget has grown")
         if replay is not None and not begun(settings, replay, short):
             screen.note(f"{short}: no step of it is finished in {replay}")
             continue

@@ -25,8 +25,15 @@ def attempt_of(record: dict[str, Any]) -> str:
 
 
 def latest(cell: Cell) -> list[dict[str, Any]]:
-    """One record a script; a later one takes the place of what it retries."""
-    return list({attempt_of(record): record for record in cell.final}.values())
+    """One record a script, and one script a run or a chain: the last that was best.
+
+    A later record takes the place of what it retries; a run that went on with a larger
+    budget may have found a better script.
+    """
+    scripts = list({attempt_of(record): record for record in cell.final}.values())
+    if all(record.get("best") for record in scripts):
+        return scripts[-1:]
+    return list({record["chain"]: record for record in scripts}.values())
 
 
 def scores(cell: Cell) -> np.ndarray:

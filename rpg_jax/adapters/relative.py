@@ -2,15 +2,24 @@
 
 import math
 import threading
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from rpg_jax.rates import empirical
-from rpg_jax.types import RateEstimator, checked_batch
+from rpg_jax.types import Batch, RateEstimator, checked_batch
+
+
+class Priced(NamedTuple):
+    """A batch and its price, float64; NaN in masked-out rows."""
+
+    score: np.ndarray  # [B] reward - rate * seconds
+    reward: np.ndarray  # [B]
+    seconds: np.ndarray  # [B] charged
+    rate: float  # reward per second that they were charged at
 
 
 class RelativeReward:
@@ -23,6 +32,9 @@ class RelativeReward:
     Args:
       estimator: any ``RateEstimator``; sum of rewards over sum of seconds if None.
       initial_rate: reward per second charged before there is any data.
+
+    Raises:
+      ValueError: initial_rate is not finite.
 
     Example:
       relative = RelativeReward(niw_slots(num_slots=64, by_context=True))
@@ -39,7 +51,7 @@ class RelativeReward:
         self._update = jax.jit(self._estimator.update)
         self._rate = jax.jit(self._estimator.rate)
         self._state = self._estimator.init()
-        self._current = initial_rate
+        self._current = _finite_rate(initial_rate)
         # Trainers call reward functions from several threads.
         self._lock = threading.Lock()
 
@@ -56,6 +68,8 @@ class RelativeReward:
         context: np.ndarray | None = None,
         action: np.ndarray | None = None,
         charged: np.ndarray | None = None,
+        mask: np.ndarray | None = None,
+        update: bool = True,
     ) -> np.ndarray:
         """Relative rewards of a batch, which then joins the estimator's data.
 
@@ -64,79 +78,143 @@ class RelativeReward:
           duration: [B] measured seconds, > 0.
           context: [B] for estimators that use it (a prompt's or a chain's index).
           action: [B] likewise.
-          charged: [B] seconds to charge instead of the measured ones, for failures; the
-            estimator sees the measured ones.
+          charged: [B] seconds >= 0 to charge instead of the measured ones, for
+            failures; the estimator sees the measured ones.
+          mask: [B] bool, false where the machinery failed and not the attempt: such
+            rows are not checked, and the estimator never sees them. All rows if None.
+          update: false charges at the present rate (0 before any data) and learns
+            nothing, for evaluation.
 
         Returns:
-          [B] float64 reward - rate * seconds.
+          [B] float64 reward - rate * seconds; NaN in masked-out rows.
 
         Raises:
-          ValueError: shapes differ, a reward is not finite, or a duration is not finite
-            and > 0; the message names the rows and the state is as before.
+          ValueError: shapes differ, a reward is not finite, a duration is not finite
+            and > 0, or the estimator needs a context or an action that is not given;
+            the message names the rows and the state is as before.
         """
-        batch = checked_batch(reward, duration, context=context, action=action)
+        return self.priced(
+            reward,
+            duration,
+            context=context,
+            action=action,
+            charged=charged,
+            mask=mask,
+            update=update,
+        ).score
+
+    def priced(
+        self,
+        reward: np.ndarray,
+        duration: np.ndarray,
+        *,
+        context: np.ndarray | None = None,
+        action: np.ndarray | None = None,
+        charged: np.ndarray | None = None,
+        mask: np.ndarray | None = None,
+        update: bool = True,
+    ) -> Priced:
+        """What a call does, together with the rate and the seconds that it charged."""
+        batch = checked_batch(
+            reward, duration, context=context, action=action, mask=mask
+        )
+        keep = np.asarray(batch.mask)
         seconds = np.asarray(duration if charged is None else charged, np.float64)
-        if seconds.shape != batch.reward.shape or not np.isfinite(seconds).all():
+        if (
+            seconds.shape != keep.shape
+            or not (np.isfinite(seconds) & (seconds >= 0))[keep].all()
+        ):
             raise ValueError(
-                f"charged must be {batch.reward.shape[0]} finite seconds, "
+                f"charged must be {keep.size} finite seconds >= 0, "
                 f"got shape {seconds.shape}"
             )
+        given = {"context": context, "action": action}
+        needs = [name for name in self._estimator.needs if given[name] is None]
+        if update and needs:
+            raise ValueError(
+                f"this estimator needs {' and '.join(needs)} for every row: without, "
+                "all of them would count as number 0"
+            )
         with self._lock:
-            state = self._update(self._state, _padded(batch))
-            refused = int(state.rejected) - int(self._state.rejected)
-            if refused:
-                raise ValueError(
-                    f"the estimator refused {refused} rows: reward or duration too "
-                    "large for its precision, or context or action out of its range"
-                )
-            fresh = float(self._rate(state, self.rate))
-            if not math.isfinite(fresh):
-                raise ValueError(f"the estimator's rate is {fresh}; nothing is charged")
-            price = fresh if self._current is None else self._current
-            self._state, self._current = state, fresh
-        return np.asarray(reward, np.float64) - price * seconds
+            price = self.rate
+            if update and keep.any():
+                price = self._learn(batch)
+        reward = np.where(keep, np.asarray(reward, np.float64), np.nan)
+        seconds = np.where(keep, seconds, np.nan)
+        return Priced(reward - price * seconds, reward, seconds, price)
+
+    def _learn(self, batch: Batch) -> float:
+        """Take in a batch that has rows; returns what to charge it. Holds the lock."""
+        state = self._update(self._state, _padded(batch))
+        refused = int(state.rejected) - int(self._state.rejected)
+        if refused:
+            raise ValueError(
+                f"the estimator refused {refused} rows: reward or duration too "
+                "large for its precision, or context or action out of its range"
+            )
+        fresh = float(self._rate(state, self.rate))
+        if not math.isfinite(fresh):
+            raise ValueError(f"the estimator's rate is {fresh}; nothing is charged")
+        price = fresh if self._current is None else self._current
+        self._state, self._current = state, fresh
+        return price
 
     def state_dict(self) -> dict[str, Any]:
         """Everything a checkpoint needs: arrays and a number, no code."""
-        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(self._state)]
-        return {"leaves": leaves, "rate": self._current}
+        with self._lock:
+            state, current = self._state, self._current
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
+        return {"leaves": leaves, "rate": current}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Restore what ``state_dict`` returned, for an estimator of the same sizes.
 
         Raises:
-          ValueError: the state belongs to another estimator.
+          ValueError: the state belongs to another estimator, or its rate is not finite.
         """
-        leaves, structure = jax.tree.flatten(self._state)
-        shapes = [(np.shape(v), np.asarray(v).dtype) for v in leaves]
-        got = [(np.shape(v), np.asarray(v).dtype) for v in saved["leaves"]]
-        if shapes != got:
-            raise ValueError(
-                "the saved state does not fit this estimator: expected arrays "
-                f"{shapes}, got {got}"
-            )
+        current = _finite_rate(saved["rate"])
         restored = [jnp.asarray(v) for v in saved["leaves"]]
-        self._state = jax.tree.unflatten(structure, restored)
-        self._current = saved["rate"]
+        with self._lock:
+            leaves, structure = jax.tree.flatten(self._state)
+            shapes = [(np.shape(v), np.asarray(v).dtype) for v in leaves]
+            got = [(np.shape(v), np.asarray(v).dtype) for v in saved["leaves"]]
+            if shapes != got:
+                raise ValueError(
+                    "the saved state does not fit this estimator: expected arrays "
+                    f"{shapes}, got {got}"
+                )
+            self._state = jax.tree.unflatten(structure, restored)
+            self._current = current
 
 
-def measured(found: Sequence[Sequence[float]], number: int) -> dict[str, Any]:
+def measured(
+    found: Sequence[Sequence[float]] | Mapping[str, Sequence[float]], number: int
+) -> dict[str, Any]:
     """What an adapter's ``execute`` returned, as arguments of ``RelativeReward``.
 
     Args:
-      found: (rewards, seconds[, contexts[, actions]]).
+      found: (rewards, seconds[, contexts[, actions]]), or a dict with ``reward`` and
+        ``duration`` and, optionally, ``context``, ``action``, ``charged`` and ``mask``.
       number: completions.
 
     Raises:
-      ValueError: another number of lists, or of entries.
+      ValueError: another number of lists, or of entries, or other keys.
     """
     names = ("reward", "duration", "context", "action")
-    if not 2 <= len(found) <= len(names):
+    if isinstance(found, Mapping):
+        fields = {name: value for name, value in found.items() if value is not None}
+        if not {"reward", "duration"} <= set(fields) <= {*names, "charged", "mask"}:
+            raise ValueError(
+                f"execute returned a dict of {sorted(fields)}: want reward, duration "
+                "and, if there is need, context, action, charged and mask"
+            )
+    elif not 2 <= len(found) <= len(names):
         raise ValueError(
             f"execute returned {len(found)} lists: want rewards, seconds and, if the "
             "estimator needs them, contexts and actions"
         )
-    fields = dict(zip(names, found, strict=False))
+    else:
+        fields = dict(zip(names, found, strict=False))
     for name, values in fields.items():
         if len(values) != number:
             raise ValueError(
@@ -145,16 +223,18 @@ def measured(found: Sequence[Sequence[float]], number: int) -> dict[str, Any]:
     return fields
 
 
-def _padded(batch):
-    """Rows up to the next power of two, masked out: few traces for many sizes."""
-    size = batch.reward.shape[0]
-    extra = (1 << max(size - 1, 0).bit_length()) - size
+def _finite_rate(rate: float | None) -> float | None:
+    if rate is not None and not math.isfinite(rate):
+        raise ValueError(f"a rate must be finite, got {rate}")
+    return None if rate is None else float(rate)
+
+
+def _padded(batch: Batch) -> Batch:
+    """The masked-in rows, and padding to a power of two: few traces for many sizes."""
+    rows = np.flatnonzero(batch.mask)
+    extra = (1 << (len(rows) - 1).bit_length()) - len(rows)
     # Padding looks like a row, so that no estimator divides by its 0 seconds.
-    fill = batch._replace(
-        context=jnp.zeros((extra, *batch.context.shape[1:]), batch.context.dtype),
-        action=jnp.zeros(extra, batch.action.dtype),
-        reward=jnp.zeros(extra, batch.reward.dtype),
-        duration=jnp.ones(extra, batch.duration.dtype),
-        mask=jnp.zeros(extra, bool),
-    )
-    return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), batch, fill)
+    index = np.concatenate([rows, np.repeat(rows[:1], extra)])
+    padding = np.arange(len(index)) >= len(rows)
+    taken = jax.tree.map(lambda field: np.asarray(field)[index], batch)
+    return taken._replace(mask=~padding, padding=padding)

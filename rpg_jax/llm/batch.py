@@ -55,9 +55,9 @@ def make_batch(
     """Check one batch on the host and give it the types that the update wants.
 
     Args:
-        prompt: `[B, P]` ids, left-padded.
+        prompt: `[B, P]` ids, left-padded; pads may hold any id.
         prompt_mask: `[B, P]` bool.
-        completion: `[B, L]` ids, right-padded.
+        completion: `[B, L]` ids, right-padded; pads may hold any id.
         completion_mask: `[B, L]` bool; all False takes a row out.
         sampler_log_prob: `[B, L]` nats; values at masked-out tokens are ignored.
         reward: `[B]`, any unit; ignored in rows that are out.
@@ -71,7 +71,8 @@ def make_batch(
 
     Raises:
         ValueError: wrong shapes, a mask with holes, a reward, weight or log-probability
-            that is NaN or infinite, or a token that its logit mask forbids.
+            that is NaN or infinite, a token that its logit mask forbids, or one whose
+            id is negative or beyond that mask.
     """
     prompt, completion = np.asarray(prompt), np.asarray(completion)
     if prompt.ndim != 2 or completion.ndim != 2 or len(prompt) != len(completion):
@@ -108,6 +109,9 @@ def make_batch(
                 "infinite; take such rows out with an all-False completion_mask."
             )
     table, index = _mask_table(logit_mask, rows, length)
+    vocabulary = 2**31 if table is None else table.shape[1]
+    _outside("prompt", prompt, prompt_mask, vocabulary)
+    _outside("completion", completion, mask, vocabulary)
     if table is not None:
         allowed = table[index, np.where(mask, completion, 0)]
         allowed |= ~table[index].any(axis=-1)
@@ -209,6 +213,28 @@ def pad_rows(batch: PPOBatch, multiple: int) -> PPOBatch:
     return batch._replace(**padded)
 
 
+def in_vocabulary(batch: PPOBatch, size: int) -> PPOBatch:
+    """The batch with 0 for pads that the model has no embedding for.
+
+    Those would be read as NaN, and an attention weight of 0 times NaN is NaN.
+
+    Args:
+        batch: from `make_batch`.
+        size: V, of the vocabulary.
+
+    Raises:
+        ValueError: a token that is not a pad lies outside `[0, V)`.
+    """
+    changes = {}
+    for name in ("prompt", "completion"):
+        ids = to_host(getattr(batch, name))
+        outside = _outside(name, ids, to_host(getattr(batch, f"{name}_mask")), size)
+        if outside.any():
+            # Only these: scores at other pads are reported too, and keep their bits.
+            changes[name] = np.where(outside, 0, ids).astype(np.int32)
+    return batch._replace(**changes)
+
+
 def split_rows(tree: Any, pieces: int) -> Any:
     """`[B, ...]` -> `[pieces, B / pieces, ...]`, row i in piece i mod `pieces`.
 
@@ -229,6 +255,19 @@ def _shaped(name: str, value: Any, shape: Sequence[int], dtype: Any) -> np.ndarr
     if value.shape != tuple(shape):
         raise ValueError(f"{name} has shape {value.shape}, want {tuple(shape)}.")
     return value.astype(dtype)
+
+
+def _outside(name: str, ids: np.ndarray, mask: np.ndarray, size: int) -> np.ndarray:
+    """Which ids lie outside `[0, size)`: an error unless all are masked out."""
+    wide = np.asarray(ids, np.int64)  # a narrow type may not hold the size
+    outside = (wide < 0) | (wide >= size)
+    if np.any(outside & mask):
+        row, column = np.argwhere(outside & mask)[0]
+        raise ValueError(
+            f"{name}: row {row}, token {column} has id {ids[row, column]}, outside "
+            f"the vocabulary [0, {size})."
+        )
+    return outside
 
 
 def _mask_table(

@@ -9,6 +9,7 @@ is found before the data are used: such a checkpoint is passed over with a warni
 
 import json
 import os
+import shutil
 import warnings
 import zlib
 from collections.abc import Mapping
@@ -27,6 +28,7 @@ from rpg_jax.llm.ppo import PPOState
 
 _META = "meta"
 _PREFIX = "step"
+_ASIDE = "aside"
 
 
 class Snapshot(NamedTuple):
@@ -100,7 +102,8 @@ class Checkpoints:
 
         Args:
             step: a directory that is already there under this step (damaged, or from
-                a run that was resumed before it) is moved aside, not overwritten.
+                a run that was resumed at or before it) is moved aside at first, and
+                deleted when the new one is complete.
             items: pytrees by name; an item without a leaf is taken from the template
                 when restored.
             meta: anything that JSON can hold.
@@ -130,6 +133,7 @@ class Checkpoints:
             self._manager.wait_until_finished()
             if jax.process_index() == 0:
                 self._write_manifest(step)
+                self._drop_aside()
         except (OSError, ValueError, RuntimeError) as error:
             raise CheckpointError(
                 f"Checkpoint of step {step} could not be written to {self.directory}: "
@@ -207,13 +211,22 @@ class Checkpoints:
             return
         if jax.process_index() == 0:
             path, n = self._path(step), 1
-            while (aside := path.with_name(f"aside-{n}-{path.name}")).exists():
+            while (aside := path.with_name(f"{_ASIDE}-{n}-{path.name}")).exists():
                 n += 1
             # In this order: a manifest must not meet a directory of other content.
             self._manifest_path(step).unlink(missing_ok=True)
             path.rename(aside)
         _barrier(f"checkpoints-aside-{step}")
         self._manager.reload()
+
+    def _drop_aside(self) -> None:
+        """Delete what was moved aside, also by a run that was killed before this.
+
+        Call it when a newer checkpoint is complete: each is as large as that one.
+        """
+        for aside in self.directory.glob(f"{_ASIDE}-*-{_PREFIX}_*"):
+            # What cannot be deleted is no reason to lose the run: it stays.
+            shutil.rmtree(aside, ignore_errors=True)
 
     def _write_manifest(self, step: int) -> None:
         """The manifest of a complete checkpoint; drops those of deleted ones."""

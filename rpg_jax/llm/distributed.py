@@ -58,9 +58,15 @@ class RewardBoard:
 
         Args:
             row: index in the batch.
-            reward: any unit; NaN or infinity is an error.
+            reward: any unit.
             duration: seconds.
+
+        Raises:
+            ValueError: no such row, or a number that is not finite.
         """
+        rows = len(self._rewards.valid)
+        if not 0 <= row < rows:  # NumPy would take -1 for the last one
+            raise ValueError(f"Row {row} lies outside [0, {rows}).")
         if not (np.isfinite(reward) and np.isfinite(duration)):
             raise ValueError(f"Row {row}: reward {reward}, duration {duration} s.")
         with self._lock:
@@ -205,7 +211,7 @@ def _collect(
 def _client() -> "object":
     client = multihost.get_jax_distributed_client()
     if client is None:
-        raise RuntimeError("Call distributed.initialize before share_rewards.")
+        raise RuntimeError("Call rpg_jax.llm.initialize before share_rewards.")
     return client
 
 

@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Literal
 
+import optax
+
 from rpg_jax.llm.lora import DEFAULT_TARGETS
 
 
@@ -28,9 +30,10 @@ class PPOHyper:
         temperature: of the sampler; the ratio is between tempered distributions.
         loss_length: constant L that sums over tokens are divided by; 0 takes the width
             of the batch's completions.
-        learning_rate: AdamW step size of the policy.
+        learning_rate: AdamW step size of the policy, or an optax schedule over its
+            optimizer steps (hashed by identity: each new one compiles anew).
         weight_decay: decoupled weight decay.
-        grad_clip: largest global gradient norm.
+        grad_clip: largest global gradient norm; 0 turns the clip off.
         critic_trunk: "shared" puts a linear value head on the policy's detached
             features; "own" trains a trunk of its own beside it.
         critic_learning_rate: AdamW step size of the critic.
@@ -58,7 +61,7 @@ class PPOHyper:
     whiten: bool = False
     temperature: float = 1.0
     loss_length: int = 0
-    learning_rate: float = 1e-6
+    learning_rate: float | optax.Schedule = 1e-6
     weight_decay: float = 0.01
     grad_clip: float = 1.0
     critic_trunk: Literal["shared", "own"] = "shared"
@@ -73,8 +76,9 @@ class PPOHyper:
     mismatch_warn: float = 0.0
 
     def __post_init__(self) -> None:
+        # Each comparison is one that NaN fails.
         for name in ("epochs", "minibatches", "microbatch"):
-            if getattr(self, name) < 1:
+            if not getattr(self, name) >= 1:
                 raise ValueError(
                     f"{name} must be at least 1, got {getattr(self, name)}"
                 )
@@ -87,11 +91,20 @@ class PPOHyper:
                 raise ValueError(
                     f"{name} must be one of {allowed}, got {getattr(self, name)!r}"
                 )
-        for name in ("temperature", "clip_eps", "learning_rate", "value_clip"):
+        positive = ["temperature", "clip_eps", "value_clip", "lora_alpha"]
+        if self.clip_eps_high is not None:
+            positive.append("clip_eps_high")
+        if not callable(self.learning_rate):
+            positive.append("learning_rate")
+        for name in positive:
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
-        for name in ("kl_coef", "entropy_coef", "lora_rank", "loss_length", "max_kl"):
-            if getattr(self, name) < 0:
+        for name in (
+            *("max_kl", "kl_coef", "entropy_coef", "weight_decay", "grad_clip"),
+            *("critic_learning_rate", "loss_length", "lora_rank", "head_chunk"),
+            "mismatch_warn",
+        ):
+            if not getattr(self, name) >= 0:
                 raise ValueError(
                     f"{name} must not be negative, got {getattr(self, name)}"
                 )

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from rpg_jax.llm import lora, objective, optim, sharding
-from rpg_jax.llm.batch import PPOBatch, pad_rows
+from rpg_jax.llm.batch import PPOBatch, in_vocabulary, pad_rows
 from rpg_jax.llm.config import ModelConfig
 from rpg_jax.llm.epoch import (
     Setup,
@@ -63,7 +63,8 @@ class PPO(NamedTuple):
 
     Attributes:
         init: `(key, params) -> PPOState`.
-        update: `(state, batch) -> (PPOState, PPOMetrics)`.
+        update: `(state, batch) -> (PPOState, PPOMetrics)`. A token outside the
+            vocabulary is a ValueError, here and in `score`; a pad may be any id.
         policy_params: `(state) -> params` for the sampler, in the compute type, with
             adapters attached.
         export_params: `(state) -> params`, plain float32, adapters merged.
@@ -178,6 +179,7 @@ def _merged(hyper: PPOHyper, policy: Any, frozen: Any) -> Any:
 def _prepare(setup: Setup, batch: PPOBatch) -> PPOBatch:
     """Whole minibatches of whole microbatches, on the devices."""
     hyper, mesh = setup.hyper, setup.mesh
+    batch = in_vocabulary(batch, setup.model.config.vocab_size)
     batch = pad_rows(batch, hyper.microbatch * hyper.minibatches)
     if mesh is None:
         return jax.tree.map(jnp.asarray, batch)

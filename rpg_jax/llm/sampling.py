@@ -90,6 +90,9 @@ def sample(
 ) -> Completions:
     """Sample ``num_samples`` completions of every prompt.
 
+    Nothing ends at ``config.max_position_embeddings``: prompt and completion may be
+    longer together, at positions that the model was not trained on.
+
     Args:
         key: typed PRNG key.
         params: parameters as ``model.init`` or ``load_pretrained`` gives them.
@@ -105,12 +108,15 @@ def sample(
         presence_penalty: nats taken from every token the completion already has.
         logit_mask: allowed tokens, bool [V] or [P, V], or a ``Grammar``; the mask
             that applied at each place comes back for the trainer.
-        stop_ids: ids that end a completion; the configuration's by default.
+        stop_ids: ids that end a completion; the configuration's by default. A chat
+            model ends its turn with another (<|im_end|>):
+            ``rpg_jax.llm.stop_ids(config, tokenizer)`` has both.
         pad_id: fills the rows after their end; any id, the mask alone has meaning.
         rows: int [P * num_samples], number of each row for its random stream;
             ``arange`` by default. Give it to reproduce part of a batch.
         compute_dtype: dtype of matrix products and caches; that of ``params``.
         progress: called every ``progress_every`` steps.
+        progress_every: steps between these calls, at least 1.
 
     Returns:
         Completions with L = ``max_new_tokens``.
@@ -121,7 +127,9 @@ def sample(
     """
     prompts, prompt_mask = np.asarray(prompts), np.asarray(prompt_mask, bool)
     _check_prompts(prompts, prompt_mask, config)
-    _check_settings(max_new_tokens, num_samples, temperature, top_k, top_p)
+    _check_settings(
+        max_new_tokens, num_samples, temperature, top_k, top_p, progress_every
+    )
     batch = len(prompts) * num_samples
     stop = tuple(
         int(s) for s in (config.eos_token_id if stop_ids is None else stop_ids)
@@ -233,6 +241,7 @@ def _check_settings(
     temperature: float,
     top_k: int | None,
     top_p: float | None,
+    progress_every: int,
 ) -> None:
     if max_new_tokens < 1 or num_samples < 1:
         raise ValueError("max_new_tokens and num_samples must be at least 1")
@@ -242,6 +251,8 @@ def _check_settings(
         raise ValueError(f"top_k must be at least 1, got {top_k}")
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"top_p must lie in (0, 1], got {top_p}")
+    if progress_every < 1:  # the loop would never move on
+        raise ValueError(f"progress_every must be at least 1, got {progress_every}")
 
 
 def _pad_to(

@@ -1,0 +1,116 @@
+"""What the PPO step accepts: ids inside and outside the vocabulary, settings."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import llm_tiny as tiny
+import numpy as np
+import pytest
+
+from rpg_jax.llm.batch import make_batch
+from rpg_jax.llm.hyper import PPOHyper
+from rpg_jax.llm.models import model_for
+from rpg_jax.llm.ppo import make_ppo
+
+CONFIG = tiny.llama(layers=1)
+VOCAB = CONFIG.vocab_size
+HYPER = PPOHyper(learning_rate=1e-3, microbatch=4, kl_coef=0.0, remat=False)
+NUMBERS = [
+    *(f.name for f in dataclasses.fields(PPOHyper) if type(f.default) in (int, float)),
+    "clip_eps_high",
+]
+
+
+@pytest.fixture(scope="module")
+def params():
+    return model_for(CONFIG).init(jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def batch(params):
+    return tiny.random_batch(CONFIG, params)
+
+
+def started(hyper, params):
+    ppo = make_ppo(CONFIG, hyper)
+    return ppo, ppo.init(jax.random.key(1), params)
+
+
+@pytest.fixture(scope="module")
+def start(params):
+    return started(HYPER, params)
+
+
+# --- token ids ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pad", [VOCAB, -100, 2**40])
+def test_pads_may_be_any_id_and_change_no_number(start, batch, pad):
+    mask = batch.completion_mask.copy()
+    mask[0, 2:] = False  # so that there are pads at the end, too
+
+    def with_ids(prompt, completion):
+        return make_batch(
+            *(prompt, batch.prompt_mask, completion, mask),
+            *(batch.sampler_log_prob, batch.reward),
+            group=batch.group,
+        )
+
+    plain = with_ids(batch.prompt, batch.completion)
+    wild = with_ids(
+        np.where(batch.prompt_mask, batch.prompt.astype(np.int64), pad),
+        np.where(mask, batch.completion.astype(np.int64), pad),
+    )
+    ppo, state = start
+    (new, metrics), (wanted, _) = ppo.update(state, wild), ppo.update(state, plain)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6),
+        new.params,
+        wanted.params,
+    )
+    assert metrics.nonfinite.sum() == metrics.skipped.sum() == 0
+
+
+@pytest.mark.parametrize(("name", "column"), [("prompt", -1), ("completion", 0)])
+@pytest.mark.parametrize("value", [VOCAB, -1])
+def test_tokens_outside_the_vocabulary_are_refused(start, batch, name, column, value):
+    ids = getattr(batch, name).copy()
+    ids[2, column] = value
+    bad = batch._replace(**{name: ids})
+    message = rf"{name}: row 2, token \d+ has id {value}, outside the vocabulary"
+    ppo, state = start
+    for use in (ppo.update, ppo.score):
+        with pytest.raises(ValueError, match=message):
+            use(state, bad)
+    # Without a model the batch itself knows a vocabulary from its logit mask alone.
+    mask = np.ones(VOCAB, bool)
+    with pytest.raises(ValueError, match=message):
+        make_batch(*bad[:6], logit_mask=mask)
+
+
+# --- hyper-parameters ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [float("nan"), -0.5])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_every_number_is_checked(name, value):
+    with pytest.raises(ValueError, match=f"{name} must"):
+        PPOHyper(**{name: value})
+
+
+def test_what_zero_and_none_turn_off_is_allowed():
+    names = ("kl_coef", "entropy_coef", "max_kl", "weight_decay", "grad_clip")
+    hyper = PPOHyper(**dict.fromkeys(names, 0.0), clip_eps_high=None)
+    assert not hyper.uses_reference
+
+
+def test_the_step_size_may_be_a_schedule_over_optimizer_steps(params, batch):
+    """One step per pass; the second has size 0."""
+    schedule = dataclasses.replace(
+        HYPER, learning_rate=lambda count: jnp.where(count < 1, 1e-3, 0.0)
+    )
+    ppo, state = started(schedule, params)
+    _, metrics = ppo.update(state, batch)
+    assert metrics.changed[0] > 0.5
+    assert metrics.changed[1] == 0
