@@ -20,7 +20,7 @@ def as_float(x: Array, dtype: jnp.dtype | None = None) -> Array:
     x = x if isinstance(x, jax.Array) else np.asarray(x)
     wanted = x.dtype if dtype is None else dtype
     narrow = jnp.issubdtype(wanted, jnp.floating) and jnp.finfo(wanted).bits <= 32
-    target = jnp.float32 if narrow else jnp.zeros(()).dtype
+    target = np.dtype(np.float32) if narrow else jnp.zeros(()).dtype
     if isinstance(x, jax.Array):
         return x.astype(target)
     # What is too large becomes inf, and inf is refused by whoever asked.

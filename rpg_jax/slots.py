@@ -104,7 +104,6 @@ def niw_slots(
             batch,
             num_contexts=num_slots if by_context else None,
         )
-
         elapses = jnp.ones_like(keep)
         if batch.padding is not None:
             elapses = ~batch.padding.astype(bool)

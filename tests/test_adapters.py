@@ -1,7 +1,9 @@
 """Wrappers for other trainers: prices, state, refusals."""
 
 import json
+import threading
 
+import jax
 import numpy as np
 import pytest
 
@@ -136,3 +138,135 @@ def test_tunix_form():
     assert got.dtype == np.float32
     np.testing.assert_allclose(got, [0, -0.1, -0.6], atol=1e-6)
     assert reward.relative.rate > 0
+
+
+def test_padding_is_no_decision_to_the_slots():
+    # Decisions 8 and 16 fit: with eight rows for seven decisions neither would be one.
+    estimator = rpg_jax.niw_slots(4, fit_every=8, age=20)
+    relative = RelativeReward(estimator, initial_rate=0.0)
+    state, update = estimator.init(), jax.jit(estimator.update)
+    rng = np.random.default_rng(0)
+    for size in (7, 7, 7):
+        reward, seconds = rng.uniform(0.5, 1, size), rng.uniform(1, 2, size)
+        relative(reward, seconds)
+        state = update(state, rpg_jax.checked_batch(reward, seconds))
+    assert state.step == 21
+    assert relative.rate > 0
+    np.testing.assert_allclose(relative.rate, state.rate, rtol=1e-5)
+
+
+def test_a_batch_without_data_changes_nothing():
+    relative = RelativeReward()
+    assert relative([], []).shape == (0,)
+    assert np.isnan(relative([np.nan], [0.0], mask=[False])).all()
+    assert relative.state_dict()["rate"] is None
+    first = relative(REWARD, SECONDS)
+    own = sum(REWARD) / sum(SECONDS)
+    want = np.subtract(REWARD, own * np.array(SECONDS))
+    np.testing.assert_allclose(first, want, rtol=1e-5)
+
+
+def test_masked_rows_stay_out_of_the_estimator():
+    relative = RelativeReward(initial_rate=0.05)
+    got = relative([0.5, None, 0.9], [10.0, None, 30.0], mask=[True, False, True])
+    np.testing.assert_allclose(got, [0.0, np.nan, -0.6], atol=1e-12)
+    np.testing.assert_allclose(relative.rate, 1.4 / 40, rtol=1e-6)
+
+
+def test_evaluation_learns_nothing():
+    relative = RelativeReward()
+    np.testing.assert_array_equal(relative(REWARD, SECONDS, update=False), REWARD)
+    assert relative.state_dict()["rate"] is None
+    relative(REWARD, SECONDS)
+    rate = relative.rate
+    got = relative([9.0], [2.0], update=False)
+    np.testing.assert_allclose(got, [9.0 - 2.0 * rate])
+    assert relative.rate == rate
+
+
+@pytest.mark.parametrize(
+    ("build", "given", "message"),
+    [
+        (lambda: rpg_jax.niw_slots(4, by_context=True), {}, "needs context for"),
+        (lambda: rpg_jax.niw(2, 3), {}, "needs context and action"),
+        (lambda: rpg_jax.niw(2, 3), {"context": [0, 1, 1]}, "needs action for"),
+    ],
+)
+def test_an_index_that_the_estimator_reads_must_be_given(build, given, message):
+    relative = RelativeReward(build())
+    with pytest.raises(ValueError, match=message):
+        relative(REWARD, SECONDS, **given)
+    relative(REWARD, SECONDS, update=False, **given)
+    relative([], [])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_rates_and_charges_must_be_finite(bad):
+    with pytest.raises(ValueError, match="rate must be finite"):
+        RelativeReward(initial_rate=bad)
+    relative = RelativeReward()
+    with pytest.raises(ValueError, match="rate must be finite"):
+        relative.load_state_dict({**relative.state_dict(), "rate": bad})
+    for charged in (bad, -30.0):
+        with pytest.raises(ValueError, match="finite seconds >= 0"):
+            relative([1.0], [1.0], charged=[charged])
+
+
+def test_a_checkpoint_waits_for_the_batch_in_progress():
+    relative = RelativeReward()
+    saved = relative.state_dict()
+    for call in (relative.state_dict, lambda: relative.load_state_dict(saved)):
+        thread = threading.Thread(target=call)
+        with relative._lock:
+            thread.start()
+            thread.join(0.2)
+            assert thread.is_alive()
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def execute_with_a_failure(**_):
+    """An attempt, a failure charged for 30 s, and an error of the machinery."""
+    return {
+        "reward": [0.5, 0.0, None],
+        "duration": [10.0, 2.0, None],
+        "charged": [10.0, 30.0, None],
+        "mask": [True, True, False],
+        "context": None,
+    }
+
+
+def test_failures_and_infrastructure_errors_in_every_form():
+    form = {"prompts": ["p"] * 3, "completions": ["a"] * 3}
+    reward = trl.reward_function(execute_with_a_failure, initial_rate=0.05)
+    got = reward(**form)
+    np.testing.assert_allclose(got[:2], [0.0, -1.5], atol=1e-12)
+    assert got[2] is None
+    np.testing.assert_allclose(reward.relative.rate, 0.5 / 12, rtol=1e-6)
+    array = tunix.reward_function(execute_with_a_failure, initial_rate=0.05)(**form)
+    assert array.dtype == np.float32
+    np.testing.assert_allclose(array, [0.0, -1.5, 0.0], atol=1e-6)
+    compute = verl.score_function(execute_with_a_failure, initial_rate=0.05)
+    rows = compute(["d"] * 3, ["a"] * 3, [None] * 3, [{}] * 3)
+    json.dumps(rows, allow_nan=False)
+    np.testing.assert_allclose([r["score"] for r in rows], [0, -1.5, 0], atol=1e-12)
+    assert [r["seconds"] for r in rows] == [10.0, 30.0, 0.0]
+    assert [r["reward"] for r in rows] == [0.5, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("keys", [("reward",), ("reward", "duration", "seconds")])
+def test_a_dict_must_have_the_known_keys(keys):
+    reward = trl.reward_function(lambda **_: {key: [1.0] for key in keys})
+    with pytest.raises(ValueError, match="want reward, duration"):
+        reward(prompts=["p"], completions=["a"])
+
+
+def test_verl_logs_the_rate_that_was_charged():
+    compute = verl.score_function(lambda **_: (REWARD, SECONDS))
+    for step in range(3):
+        before = compute.relative.rate
+        rows = compute(["d"] * 3, ["a"] * 3, [None] * 3, [{}] * 3)
+        for row in rows:
+            want = row["reward"] - row["rate"] * row["seconds"]
+            np.testing.assert_allclose(row["score"], want, atol=1e-12)
+            assert step == 0 or row["rate"] == before

@@ -240,3 +240,22 @@ def test_slot_rate_is_floored_and_zero_before_a_fit():
 def test_a_level_below_the_median_is_refused():
     with pytest.raises(ValueError, match=r"level must be in \[0.5, 1\)"):
         ratio.ratio_quantile(conjugate.niw_prior(), jnp.float32(2), level=0.05)
+
+
+@pytest.mark.parametrize("log_duration", [True, False])
+@pytest.mark.parametrize("nu", [1.1, 2.0, 2.4, 2.5, 3.0])
+def test_few_degrees_of_freedom_give_a_finite_quantile(nu, log_duration):
+    niw = conjugate.niw_prior([1.0, 0.5], kappa=2.0, nu=nu, scale=0.1)
+    for n in (1, 8, 128):
+        got = ratio.ratio_quantile(niw, jnp.float32(n), log_duration=log_duration)
+        assert np.isfinite(got)
+
+
+def test_a_sampled_quantile_refuses_what_it_cannot_draw():
+    key, niw = jax.random.key(0), conjugate.niw_prior()
+    for count in (500, np.int64(129), jnp.int32(129)):
+        with pytest.raises(ValueError, match="above max_count=128"):
+            ratio.ratio_quantile_sampled(key, niw, count)
+    for level in (0.0, 1.0, 95.0, float("nan")):
+        with pytest.raises(ValueError, match=r"level must be in \(0, 1\)"):
+            ratio.ratio_quantile_sampled(key, niw, 8, level=level)

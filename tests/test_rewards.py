@@ -40,6 +40,9 @@ def test_ranking_by_relative_reward_is_ranking_by_rate_at_the_optimum():
         (np.nan, 0.5, 1.0, True, 0.0),
         (-np.inf, 4.0, 0.0, False, 0.0),
         (0.9, 1.0, 1.0, True, 0.0),  # no room above the baseline
+        (1.2, 0.5, 1.0, True, 1.4),  # beyond "perfect": not capped
+        (0.75, np.nan, 1.0, True, 0.0),
+        (0.75, 0.5, np.nan, True, 0.0),
     ],
 )
 def test_gain(score, baseline, perfect, higher, want):

@@ -118,3 +118,15 @@ def test_ppo_moves_probability_to_the_better_action():
     policy = jax.nn.softmax(logits)
     assert policy[0, 0] > 0.9
     np.testing.assert_allclose(policy[1], 1 / 3)  # a context without data stays
+
+
+def test_ppo_masks_rows_out_of_range(table):
+    # -1 would be the last context or action, X and A would be clamped to it.
+    context = jnp.array([0, 1, -1, X, 0, 1])
+    action = jnp.array([0, 1, 2, 1, -1, A])
+    advantage = jnp.array([1.0, -1.0, 5.0, 5.0, 5.0, 5.0])
+    step = jax.jit(functools.partial(updates.ppo, step_size=1.0))
+    got = step(table[0], context, action, advantage, jnp.ones(6, bool))
+    fine = (v[:2] for v in (context, action, advantage, jnp.ones(6, bool)))
+    np.testing.assert_allclose(got, step(table[0], *fine), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(got[2], table[0][2], rtol=1e-6)

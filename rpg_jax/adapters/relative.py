@@ -128,16 +128,17 @@ class RelativeReward:
                 f"charged must be {keep.size} finite seconds >= 0, "
                 f"got shape {seconds.shape}"
             )
+        learns = update and bool(keep.any())
         given = {"context": context, "action": action}
-        needs = [name for name in self._estimator.needs if given[name] is None]
-        if update and needs:
+        needs = [n for n in self._estimator.needs if given.get(n, n) is None]
+        if learns and needs:
             raise ValueError(
                 f"this estimator needs {' and '.join(needs)} for every row: without, "
                 "all of them would count as number 0"
             )
         with self._lock:
             price = self.rate
-            if update and keep.any():
+            if learns:
                 price = self._learn(batch)
         reward = np.where(keep, np.asarray(reward, np.float64), np.nan)
         seconds = np.where(keep, seconds, np.nan)
@@ -231,7 +232,7 @@ def _finite_rate(rate: float | None) -> float | None:
 
 def _padded(batch: Batch) -> Batch:
     """The masked-in rows, and padding to a power of two: few traces for many sizes."""
-    rows = np.flatnonzero(batch.mask)
+    rows = np.flatnonzero(np.asarray(batch.mask))
     extra = (1 << (len(rows) - 1).bit_length()) - len(rows)
     # Padding looks like a row, so that no estimator divides by its 0 seconds.
     index = np.concatenate([rows, np.repeat(rows[:1], extra)])

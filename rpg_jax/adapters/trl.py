@@ -1,7 +1,7 @@
 """For trainers of TRL's kind: ``reward_funcs`` is a list of Python functions.
 
 Such a function gets ``prompts``, ``completions`` and the data set's columns as keyword
-lists and returns a list of floats. Usage:
+lists and returns a list of floats, None where it has nothing to say. Usage:
 
     from rpg_jax import niw_slots
     from rpg_jax.adapters import trl
@@ -11,27 +11,38 @@ lists and returns a list of floats. Usage:
         return [r.score for r in runs], [r.seconds for r in runs]
 
     reward = trl.reward_function(execute, niw_slots(num_slots=64))
+    trainer = GRPOTrainer(..., reward_funcs=[reward])
 
 Estimators with contexts (``by_context``, per-cell ``niw``) need a third list from
 ``execute``: the context of each completion, such as the number of its prompt; and a
-fourth, its action, where the estimator has actions.
+fourth, its action, where the estimator has actions. ``execute`` may also return a dict
+of lists with the arguments of ``RelativeReward``:
 
-    trainer = GRPOTrainer(..., reward_funcs=[reward])
+    return {
+        "reward": [r.score for r in runs],
+        "duration": [r.seconds for r in runs],
+        "charged": [r.seconds if r.ok else LIMIT_S for r in runs],  # failures
+        "mask": [not r.infrastructure_error for r in runs],
+    }
+
+A row with a false ``mask`` stays out of the estimator and has the reward None.
 
 The trainer should not divide by the group's standard deviation (``scale_rewards``
 off): that would undo the price of time. ``reward.relative.state_dict()`` goes into
-checkpoints.
+checkpoints, ``reward.relative(..., update=False)`` prices an evaluation.
+
+One rate per process is kept: in a job of several ranks each has a rate of its own, from
+its share of the completions, unless one process computes all rewards.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from rpg_jax.adapters.relative import RelativeReward, measured
 from rpg_jax.types import RateEstimator
 
-Execute = Callable[..., Sequence[Sequence[float]]]
+Execute = Callable[..., Sequence[Sequence[float]] | Mapping[str, Sequence[float]]]
 
 
 def reward_function(
@@ -40,13 +51,14 @@ def reward_function(
     *,
     initial_rate: float | None = None,
     name: str = "relative_reward",
-) -> Callable[..., list[float]]:
+) -> Callable[..., list[float | None]]:
     """A TRL reward function that charges for time.
 
     Args:
       execute: (prompts, completions, **columns) -> (rewards, seconds) or (rewards,
         seconds, contexts) or (rewards, seconds, contexts, actions), one each per
-        completion.
+        completion; or a dict with ``reward``, ``duration`` and, optionally,
+        ``context``, ``action``, ``charged`` and ``mask``.
       estimator: rate estimator; sum of rewards over sum of seconds if None.
       initial_rate: reward per second before there is data; see ``RelativeReward``.
       name: what the trainer logs it under.
@@ -56,12 +68,15 @@ def reward_function(
     """
     relative = RelativeReward(estimator, initial_rate=initial_rate)
 
-    def reward(prompts: Sequence, completions: Sequence, **columns: Any) -> list[float]:
+    def reward(
+        prompts: Sequence, completions: Sequence, **columns: Any
+    ) -> list[float | None]:
         found = measured(
             execute(prompts=prompts, completions=completions, **columns),
             len(completions),
         )
-        return np.asarray(relative(**found)).tolist()
+        scores = relative(**found).tolist()
+        return [None if math.isnan(score) else score for score in scores]
 
     reward.__name__ = name
     reward.relative = relative

@@ -10,6 +10,10 @@ Usage:
         return [r.score for r in runs], [r.seconds for r in runs]
 
     learner = GRPOLearner(..., reward_fns=[tunix.reward_function(execute)])
+
+Tunix has no "no reward": rows that ``execute`` masks out have reward 0. One rate per
+process is kept: in a job of several processes each has a rate of its own, from its
+share of the completions, unless one of them computes all rewards.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +35,8 @@ def reward_function(
     inner = trl.reward_function(execute, estimator, initial_rate=initial_rate)
 
     def reward(prompts: Sequence, completions: Sequence, **columns: Any) -> np.ndarray:
-        return np.asarray(inner(prompts, completions, **columns), np.float32)
+        scores = inner(prompts, completions, **columns)
+        return np.array([0.0 if s is None else s for s in scores], np.float32)
 
     reward.__name__ = inner.__name__
     reward.relative = inner.relative

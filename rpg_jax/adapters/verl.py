@@ -16,13 +16,15 @@ a ``score``; the other entries are logged. Usage, in the file that
 The rate lives in the process that computes rewards: use one reward worker.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from rpg_jax.adapters.relative import RelativeReward, measured
 from rpg_jax.types import RateEstimator
 
-Execute = Callable[..., Sequence[Sequence[float]]]
+Execute = Callable[..., Sequence[Sequence[float]] | Mapping[str, Sequence[float]]]
 
 
 def score_function(
@@ -35,12 +37,14 @@ def score_function(
 
     Args:
       execute: verl's keyword lists -> (rewards, seconds), or with contexts and actions
-        as in ``rpg_jax.adapters.trl``, one each per solution.
+        or as a dict as in ``rpg_jax.adapters.trl``, one each per solution.
       estimator: rate estimator; sum of rewards over sum of seconds if None.
       initial_rate: reward per second before there is data; see ``RelativeReward``.
 
     Returns:
       The function; its attribute ``relative`` is the ``RelativeReward`` with the state.
+      In each of its dicts score = reward - rate * seconds, with the rate and the
+      seconds that were charged; all but the rate are 0 in a row that is masked out.
     """
     relative = RelativeReward(estimator, initial_rate=initial_rate)
 
@@ -61,17 +65,11 @@ def score_function(
             ),
             len(solution_strs),
         )
-        scores = relative(**found)
+        priced = relative.priced(**found)
+        columns = (np.where(np.isnan(v), 0.0, v).tolist() for v in priced[:3])
         return [
-            {
-                "score": float(score),
-                "reward": float(reward),
-                "seconds": float(second),
-                "rate": relative.rate,
-            }
-            for score, reward, second in zip(
-                scores, found["reward"], found["duration"], strict=True
-            )
+            {"score": score, "reward": reward, "seconds": second, "rate": priced.rate}
+            for score, reward, second in zip(*columns, strict=True)
         ]
 
     compute_score.relative = relative
