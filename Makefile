@@ -18,7 +18,7 @@ demo: $(STAMP)
 	$(BIN)/python -m experiments.mle_bench --task=spooky-author --budget=60
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 -m 'not slow' $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow' $(PYTEST_ARGS)
 
 test-all: $(STAMP)
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)

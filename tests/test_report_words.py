@@ -19,7 +19,7 @@ def _contest(first, second, count=3):
 @pytest.mark.parametrize(
     ("rates", "words"),
     [
-        ((0.2, 0.1), "+100% on whale"),
+        ((0.2, 0.1), "+100.0% on whale"),
         ((0.2, 0.0), "the other earned nothing"),
         ((0.0, 0.0), "neither earned anything"),
         ((-0.1, -0.2), "no ratio: rates below 0"),
