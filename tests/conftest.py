@@ -1,8 +1,15 @@
 """Strict numerics for every test: a silent promotion is a bug in waiting."""
 
 import os
+from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Most of the tests' time is compilation: workers, commands under test and later runs
+# share it. `make clean` drops it.
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR",
+    str(Path(__file__).parent.parent / ".pytest_cache" / "jax"),
+)
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import jax
