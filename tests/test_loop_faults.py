@@ -314,6 +314,26 @@ def test_an_update_that_diverges_is_not_committed(tmp_path):
     assert len(helper.records(tmp_path)) == 6
 
 
+def test_a_run_that_diverges_leaves_the_others_to_their_budget(tmp_path):
+    class Diverging(helper.ScriptedPolicy):
+        def learn(self, step, generations, signals):
+            return {"norm": float("inf")}
+
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    with (
+        _loop(tmp_path / "a", Diverging(tmp_path / "a")) as bad,
+        _loop(tmp_path / "b", checkpoint_every=2) as good,
+    ):
+        diverged = run([bad, good], Budget(steps=3))
+        assert (bad.next_step, good.next_step) == (0, 3)
+    (error,) = diverged
+    assert "step 0: the update's norm is inf" in str(error)
+    assert "another --out" in str(error)
+    assert not (tmp_path / "a" / "policy.npz").exists()
+    assert (tmp_path / "b" / "policy.npz").exists()
+
+
 @pytest.mark.parametrize("victim", ["drafts", "scripts", "attempts", "metrics"])
 def test_a_full_disk_stops_with_one_line_and_resumes(tmp_path, monkeypatch, victim):
     with _loop(tmp_path) as loop:

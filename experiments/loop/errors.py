@@ -13,5 +13,9 @@ class ReplayError(LoopError):
     """What was computed is not what the records hold."""
 
 
+class Diverged(LoopError):
+    """An update gave no finite number: this run is over, others need not be."""
+
+
 class Stopped(LoopError):
     """Ctrl-C: attempts that were over are in the ledger, the others are not."""

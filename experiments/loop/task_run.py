@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from experiments import rundir
 from experiments.loop.accounts import Cell
 from experiments.loop.attempts import Scoring
+from experiments.loop.errors import LoopError
 from experiments.loop.final import FinalScoring
 from experiments.loop.policy import Policy
 from experiments.loop.results import run_folder
@@ -165,10 +166,14 @@ class TaskRun:
             pool = stack.enter_context(self.parts.pool()) if self.parts.pool else None
             loops = [self._loop(stack, cell, pool) for cell in cells]
             self.watcher.begin(self.task, loops, budget)
-            run(loops, budget, self.watcher.step, self._begin_step)
+            diverged = run(loops, budget, self.watcher.step, self._begin_step)
+            lost = 0
             if self.replay is None and self.settings.final != "none":
-                return self._final(loops, pool)
-        return 0
+                lost = self._final(loops, pool)
+        if diverged:
+            more = f" (and {len(diverged) - 1} more)" if diverged[1:] else ""
+            raise LoopError(f"{diverged[0]}{more}")
+        return lost
 
     def _loop(
         self, stack: contextlib.ExitStack, cell: Cell, pool: ScriptPool | None

@@ -14,7 +14,7 @@ from typing import Any
 
 from experiments.loop.accounts import Accounts, Cell
 from experiments.loop.attempts import INFRASTRUCTURE
-from experiments.loop.errors import LoopError
+from experiments.loop.errors import Diverged, LoopError
 from experiments.loop.gather import Gatherer, Hooks
 from experiments.loop.ledger import Ledger
 from experiments.loop.phases import PHASES, Phases, Unfinished
@@ -149,6 +149,7 @@ class Loop:
 
         Raises:
             Stopped: Ctrl-C; what had finished is in the ledger.
+            Diverged: the update gave no finite number.
             LoopError: one line that says what happened and how to go on.
         """
         step = self.next_step
@@ -197,10 +198,11 @@ class Loop:
         learned = {name: float(value) for name, value in learned.items()}
         bad = [name for name, value in learned.items() if not math.isfinite(value)]
         if bad:
-            raise LoopError(
-                f"step {step}: the update's {bad[0]} is {learned[bad[0]]}. The step is "
-                "not committed; its attempts are in the ledger. Begin anew with a "
-                "lower --lr and another --out: resuming would come to the same"
+            raise Diverged(
+                f"{self.cell.name}, step {step}: the update's {bad[0]} is "
+                f"{learned[bad[0]]}. The step is not committed; its attempts are in "
+                "the ledger. Begin anew with a lower --lr and another --out: resuming "
+                "would come to the same"
             )
         return learned
 
