@@ -1,10 +1,11 @@
 """What the report says in cases that its stand-in runs do not show."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
 
-from experiments.reporting import headline, medals, numbers
+from experiments.reporting import headline, medals, numbers, unfinished
 from experiments.reporting.contests import Contest
 from experiments.tasks import get_task
 
@@ -56,3 +57,25 @@ def test_one_test_score_a_run_or_a_chain():
     assert of(_final("a", 3, True), _final("b", 5, False)) == ["a", "b"]
     longer = (_final("a", 3, True), _final("b", 5, False), _final("c", 3, True))
     assert of(*longer) == ["c", "b"]
+
+
+@pytest.mark.parametrize(
+    ("status", "final", "said"),
+    [
+        ("running", [], True),
+        ("failed", [], True),
+        ("done", [], False),  # a run that was to have no private test
+        ("running", [_final("a", 3, True)], False),
+    ],
+)
+def test_a_private_test_to_come_is_said(tmp_path, status, final, said):
+    folder = tmp_path / "whale" / "rpg" / "seed-0"
+    folder.mkdir(parents=True)
+    (tmp_path / "whale" / "task.json").write_text(json.dumps({"status": status}))
+    attempts = SimpleNamespace(left_out=0)
+    cell = SimpleNamespace(
+        folder=folder, name="whale/rpg/seed-0", progress=1.02, attempts=attempts,
+        steps=4, final=final,
+    )  # fmt: skip
+    line = unfinished.stopped(cell)
+    assert (line or "").endswith("private test yet") == said

@@ -73,10 +73,8 @@ def failed(root: Path) -> list[str]:
 
 def stopped(cell: Cell) -> str | None:
     """How far a cell got, if that is not to its end."""
-    if _state(cell.folder.resolve().parent.parent).get("status") in (
-        "done",
-        "replayed",
-    ):
+    status = _state(cell.folder.resolve().parent.parent).get("status")
+    if status in ("done", "replayed"):
         return None
     if cell.progress is not None and cell.progress < 1:
         share = f"{100 * cell.progress:.0f}% of its budget"
@@ -86,4 +84,6 @@ def stopped(cell: Cell) -> str | None:
             f"{cell.name}: stopped within step {cell.steps}; its {left} attempts are "
             "left out"
         )
+    if status is not None and not cell.final:
+        return f"{cell.name}: no score on the private test yet"
     return None

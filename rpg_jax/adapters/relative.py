@@ -61,6 +61,12 @@ class RelativeReward:
         return 0.0 if self._current is None else self._current
 
     def __call__(
+        self, reward: np.ndarray, duration: np.ndarray, **options: Any
+    ) -> np.ndarray:
+        """Relative rewards of a batch: the score of ``priced``, with its arguments."""
+        return self.priced(reward, duration, **options).score
+
+    def priced(
         self,
         reward: np.ndarray,
         duration: np.ndarray,
@@ -70,7 +76,7 @@ class RelativeReward:
         charged: np.ndarray | None = None,
         mask: np.ndarray | None = None,
         update: bool = True,
-    ) -> np.ndarray:
+    ) -> Priced:
         """Relative rewards of a batch, which then joins the estimator's data.
 
         Args:
@@ -86,35 +92,13 @@ class RelativeReward:
             nothing, for evaluation.
 
         Returns:
-          [B] float64 reward - rate * seconds; NaN in masked-out rows.
+          The relative rewards, with the rate and the seconds that were charged.
 
         Raises:
           ValueError: shapes differ, a reward is not finite, a duration is not finite
             and > 0, or the estimator needs a context or an action that is not given;
             the message names the rows and the state is as before.
         """
-        return self.priced(
-            reward,
-            duration,
-            context=context,
-            action=action,
-            charged=charged,
-            mask=mask,
-            update=update,
-        ).score
-
-    def priced(
-        self,
-        reward: np.ndarray,
-        duration: np.ndarray,
-        *,
-        context: np.ndarray | None = None,
-        action: np.ndarray | None = None,
-        charged: np.ndarray | None = None,
-        mask: np.ndarray | None = None,
-        update: bool = True,
-    ) -> Priced:
-        """What a call does, together with the rate and the seconds that it charged."""
         batch = checked_batch(
             reward, duration, context=context, action=action, mask=mask
         )
