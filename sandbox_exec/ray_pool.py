@@ -8,7 +8,6 @@ same run_id; whatever arrives second for a run_id is dropped.
 
 import contextlib
 import itertools
-import os
 import threading
 import time
 from collections import deque
@@ -19,36 +18,9 @@ from typing import Any
 
 from .errors import SandboxError
 from .limits import Level
-from .pool import LocalPool
 from .protocol import RunRecord, ScriptJob
+from .ray_host import Host, Machines, place
 from .slots import available_cores
-
-
-class _Host:
-    """The actor: a LocalPool on one machine."""
-
-    def __init__(self, slots: int, options: dict[str, Any]) -> None:
-        self._pool = LocalPool(slots, **options)
-
-    def describe(self) -> dict[str, Any]:
-        """Level and capacity of this machine."""
-        return {
-            "isolation": int(self._pool.isolation),
-            "capacity": self._pool.capacity,
-            "pid": os.getpid(),
-        }
-
-    def run(self, job: ScriptJob) -> RunRecord:
-        """Run one script; blocks one of the actor's threads."""
-        return self._pool.submit(job).result()
-
-    def cancel(self, run_id: str) -> bool:
-        """Stop one script."""
-        return self._pool.cancel(run_id)
-
-    def close(self) -> None:
-        """Stop everything."""
-        self._pool.close()
 
 
 @dataclass(eq=False)
@@ -123,7 +95,7 @@ class RayPool:
         self._queue: deque[_Task] = deque()
         self._tasks: dict[str, _Task] = {}
         self._workers: list[_Worker] = []
-        self._cores: dict[str, tuple[int, ...]] = {}
+        self._machines = Machines(start_timeout_s)
         self._closed = False
         self._stop = False
         try:
@@ -154,50 +126,24 @@ class RayPool:
         if not self._workers:
             raise SandboxError("; ".join(problems) or "the Ray cluster has no machine")
 
-    def _place(self, node_id: str) -> dict[str, Any]:
-        """Ray's options for work on one machine that takes none of its CPUs."""
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        affinity = NodeAffinitySchedulingStrategy(node_id, soft=False)
-        return {"num_cpus": 0, "scheduling_strategy": affinity}  # slots are ours
-
-    def _cores_of(self, node_id: str) -> tuple[int, ...]:
-        """The cores that a machine's processes may use: machines differ.
-
-        Raises:
-            SandboxError: it does not answer.
-        """
-        if node_id not in self._cores:
-            ask = self._ray.remote(available_cores).options(
-                max_retries=0, **self._place(node_id)
-            )
-            try:
-                found = self._ray.get(ask.remote(), timeout=self._start_timeout_s)
-            except Exception as error:
-                raise SandboxError(
-                    f"machine {node_id[:8]} does not answer: {type(error).__name__}"
-                ) from error
-            self._cores[node_id] = tuple(found)
-        return self._cores[node_id]
-
     def _start_worker(self, node_id: str, serial: int) -> _Worker:
         options = dict(self._options)
         slots = self._slots
         if "cores" not in options and self._actors_per_node > 1:
-            cores = self._cores_of(node_id)
+            cores = self._machines.cores_of(node_id)
             share = max(1, len(cores) // self._actors_per_node)
             first = serial * share % len(cores)
             options["cores"] = cores[first : first + share]
             slots = min(slots or share, share)
         if slots is None:
-            slots = max(1, len(self._cores_of(node_id)) - 1)
+            slots = max(1, len(self._machines.cores_of(node_id)) - 1)
         actor = (
-            self._ray.remote(_Host)
+            self._ray.remote(Host)
             .options(
                 max_restarts=0,
                 max_task_retries=0,
                 max_concurrency=slots + 4,
-                **self._place(node_id),
+                **place(node_id),
             )
             .remote(slots, options)
         )

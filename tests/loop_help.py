@@ -17,6 +17,7 @@ from experiments.loop.gather import Hooks
 from experiments.loop.policy import Generation
 from experiments.loop.protocol import SOUND
 from experiments.loop.rate import RateOptions
+from experiments.loop.trainer import Loop
 from experiments.tasks import get_task
 from experiments.tasks.grading import Grade
 from sandbox_exec.protocol import RunRecord, Submission
@@ -146,6 +147,13 @@ def cell(arm="rpg", *, chains=6, protocol=SOUND, rate=None, seed=0, **options):
 
 def hooks(policy, **changes):
     return Hooks(policy, execute, grade, describe)._replace(**changes)
+
+
+def make_loop(folder, policy=None, *, resume=False, changes=None, **options):
+    """A run with the scripted policy; ``changes`` are to its hooks."""
+    policy = policy or ScriptedPolicy(folder)
+    parts = hooks(policy, **(changes or {}))
+    return Loop(folder, cell(**options), parts, resume=resume)
 
 
 def records(folder, name="attempts.jsonl"):

@@ -114,3 +114,45 @@ def test_the_step_size_may_be_a_schedule_over_optimizer_steps(params, batch):
     _, metrics = ppo.update(state, batch)
     assert metrics.changed[0] > 0.5
     assert metrics.changed[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("reward", np.full(8, np.nan), "reward has 8 values"),
+        ("reward", np.zeros(7), "reward has shape"),
+        ("weight", np.full(8, np.inf), "weight has"),
+        ("sampler_log_prob", np.full((8, 6), np.nan), "sampler_log_prob has"),
+        ("completion_mask", np.eye(8, 6, 1, dtype=bool), "from the first token on"),
+        ("prompt_mask", np.eye(8, 3, dtype=bool), "left-padded"),
+        ("logit_mask", np.zeros((8, 6, 8), bool) | (np.arange(8) == 9), None),
+        ("logit_mask", np.arange(8) == 7, "forbidden by its logit mask"),
+        ("logit_mask", np.ones((3, 6, 8), bool), "does not fit"),
+    ],
+)
+def test_bad_batches_are_refused(batch, name, value, message):
+    names = ("prompt", "prompt_mask", "completion", "completion_mask")
+    names += ("sampler_log_prob", "reward", "group", "weight")
+    given = {n: getattr(batch, n) for n in names} | {name: value}
+    positional = [given.pop(n) for n in names[:6]]
+    if message is None:  # a mask that allows nothing counts as none
+        make_batch(*positional, **given)
+        return
+    with pytest.raises(ValueError, match=message):
+        make_batch(*positional, **given)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epochs": 0},
+        {"advantage": "grpo"},
+        {"temperature": 0.0},
+        {"learning_rate": float("nan")},
+        {"kl_coef": -1.0},
+        {"compute_dtype": "float16"},
+    ],
+)
+def test_bad_hyper_parameters_are_refused(change):
+    with pytest.raises(ValueError, match=next(iter(change))):
+        dataclasses.replace(HYPER, **change)

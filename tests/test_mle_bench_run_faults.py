@@ -22,8 +22,6 @@ from experiments.loop import ledger
 from experiments.loop.final import FinalScoring
 from experiments.loop.places import check_folder
 from experiments.loop.recorded import MEASURED
-from experiments.loop.schedule import Budget
-from experiments.loop.settings import longer
 from experiments.tasks import Grader, TaskError
 from rpg_jax.llm import Checkpoints
 from sandbox_exec import Limits
@@ -111,43 +109,6 @@ def test_resume_of_a_finished_run_does_nothing(tmp_path, cache):
     assert "done already" in text
     assert len(experiment.pools) == 1
     assert (experiment.run() / "attempts.jsonl").read_bytes() == before
-
-
-def test_a_finished_run_goes_on_with_a_larger_budget(tmp_path, cache):
-    experiment = Experiment(tmp_path / "run", cache, arms=["rpg"], steps=1)
-    assert experiment.launch()[0] == 0
-    before = (experiment.run() / "attempts.jsonl").read_bytes()
-    experiment.settings = longer(experiment.settings, None, 3)
-    code, text = experiment.launch(resume=True)
-    assert code == 0
-    assert "goes on, the budget has grown" in text
-    assert (experiment.run() / "attempts.jsonl").read_bytes().startswith(before)
-    config = json.loads((experiment.out / "config.json").read_text())
-    assert config["config"]["budget"]["steps"] == 3
-    assert [c["was"]["budget"]["steps"] for c in config["changes"]] == [1]
-    straight = Experiment(tmp_path / "straight", cache, arms=["rpg"], steps=3)
-    assert straight.launch()[0] == 0
-    for name, key in (("metrics", "relative"), ("attempts", "script_sha256")):
-        found, expected = (
-            [r[key] for r in run_help.lines(e.run() / f"{name}.jsonl")]
-            for e in (experiment, straight)
-        )
-        assert found == expected
-    assert "done already" in experiment.launch(resume=True)[1]
-    experiment.settings = run_help.settings(arms=["rpg"], steps=2)
-    with pytest.raises(UsageError, match=r"another configuration .*budget was"):
-        experiment.launch(resume=True)
-
-
-def test_a_budget_does_not_shrink():
-    budget = Budget(seconds=10.0)
-    assert budget.extended(20.0, None) == Budget(seconds=20.0)
-    assert Budget(10.0, 3).extended(None, 4) == Budget(10.0, 4)
-    for seconds, steps in ((9.0, None), (None, 5)):
-        with pytest.raises(ValueError, match="can grow, not shrink"):
-            budget.extended(seconds, steps)
-    with pytest.raises(UsageError, match="--resume: a budget can grow"):
-        longer(run_help.settings(steps=2), None, 1)
 
 
 def test_another_configuration_cannot_resume(tmp_path, cache):

@@ -1,0 +1,76 @@
+"""Runs that go on with a larger budget, and runs that end before theirs."""
+
+import json
+
+import loop_help as helper
+import mle_run_help as run_help
+import pytest
+from mle_run_help import Experiment
+from synthetic_helpers import shared_cache
+
+from experiments.cli import UsageError
+from experiments.loop.schedule import Budget
+from experiments.loop.settings import longer
+
+COMMAND = run_help.COMMAND
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return shared_cache(tmp_path_factory)
+
+
+def test_a_finished_run_goes_on_with_a_larger_budget(tmp_path, cache):
+    experiment = Experiment(tmp_path / "run", cache, arms=["rpg"], steps=1)
+    assert experiment.launch()[0] == 0
+    before = (experiment.run() / "attempts.jsonl").read_bytes()
+    experiment.settings = longer(experiment.settings, None, 3)
+    code, text = experiment.launch(resume=True)
+    assert code == 0
+    assert "goes on, the budget has grown" in text
+    assert (experiment.run() / "attempts.jsonl").read_bytes().startswith(before)
+    config = json.loads((experiment.out / "config.json").read_text())
+    assert config["config"]["budget"]["steps"] == 3
+    assert [c["was"]["budget"]["steps"] for c in config["changes"]] == [1]
+    straight = Experiment(tmp_path / "straight", cache, arms=["rpg"], steps=3)
+    assert straight.launch()[0] == 0
+    for name, key in (("metrics", "relative"), ("attempts", "script_sha256")):
+        found, expected = (
+            [r[key] for r in run_help.lines(e.run() / f"{name}.jsonl")]
+            for e in (experiment, straight)
+        )
+        assert found == expected
+    assert "done already" in experiment.launch(resume=True)[1]
+    experiment.settings = run_help.settings(arms=["rpg"], steps=2)
+    with pytest.raises(UsageError, match=r"another configuration .*budget was"):
+        experiment.launch(resume=True)
+
+
+def test_a_budget_does_not_shrink():
+    budget = Budget(seconds=10.0)
+    assert budget.extended(20.0, None) == Budget(seconds=20.0)
+    assert Budget(10.0, 3).extended(None, 4) == Budget(10.0, 4)
+    for seconds, steps in ((9.0, None), (None, 5)):
+        with pytest.raises(ValueError, match="can grow, not shrink"):
+            budget.extended(seconds, steps)
+    with pytest.raises(UsageError, match="--resume: a budget can grow"):
+        longer(run_help.settings(steps=2), None, 1)
+
+
+def test_a_diverging_arm_costs_no_other_its_test(tmp_path, cache, capsys):
+    class Diverging(helper.ScriptedPolicy):
+        def learn(self, step, generations, signals):
+            return {"norm": float("nan")}
+
+    experiment = Experiment(tmp_path / "run", cache, arms=["rpg", "vanilla"], steps=2)
+    experiment.policy = lambda folder, seed: (
+        Diverging if folder.parent.name == "rpg" else helper.ScriptedPolicy
+    )(folder, seed=seed)
+    code, _ = experiment.launch()
+    assert code == 1
+    error = capsys.readouterr().err
+    assert "-rpg-s0, step 0: the update's norm is nan" in error
+    assert "another --out" in error
+    assert len(run_help.lines(experiment.run("vanilla") / "metrics.jsonl")) == 2
+    assert run_help.lines(experiment.run("vanilla") / "final.jsonl")
+    assert not (experiment.run("rpg") / "final.jsonl").exists()
