@@ -10,6 +10,10 @@ os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR",
     str(Path(__file__).parent.parent / ".pytest_cache" / "jax"),
 )
+# Small programs that run once: what LLVM's optimisations save is less than they cost
+# (30% of the time of agents' and models' tests; no test is slower without). Commands
+# under test inherit it.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import jax

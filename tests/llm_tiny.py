@@ -39,21 +39,25 @@ def rollout(
     rows, start = prompt.shape
     tokens = jnp.pad(prompt, ((0, 0), (0, length)))
     mask = jnp.pad(prompt_mask, ((0, 0), (0, length)))
-    alive = jnp.ones(rows, bool)
-    log_probs = []
-    for t in range(length):
+
+    def step(carry, t):
+        tokens, mask, alive = carry
         hidden, _ = model.forward(params, tokens, mask)
-        logits = model.logits(params, hidden[:, start + t - 1]) / temperature
+        last = jax.lax.dynamic_index_in_dim(hidden, start + t - 1, 1, keepdims=False)
+        logits = model.logits(params, last) / temperature
         if allowed is not None:
             logits = jnp.where(allowed[None], logits, -jnp.inf)
         log_p = jax.nn.log_softmax(logits)
         token = jax.random.categorical(jax.random.fold_in(key, t), logits)
         token = token.astype(jnp.int32)
-        log_probs.append(jnp.take_along_axis(log_p, token[:, None], 1)[:, 0])
         tokens = tokens.at[:, start + t].set(jnp.where(alive, token, STOP))
         mask = mask.at[:, start + t].set(alive)
-        alive = alive & (token != STOP)
-    return tokens[:, start:], mask[:, start:], jnp.stack(log_probs, 1)
+        log_prob = jnp.take_along_axis(log_p, token[:, None], 1)[:, 0]
+        return (tokens, mask, alive & (token != STOP)), log_prob
+
+    carry = tokens, mask, jnp.ones(rows, bool)
+    (tokens, mask, _), log_probs = jax.lax.scan(step, carry, jnp.arange(length))
+    return tokens[:, start:], mask[:, start:], log_probs.T
 
 
 def prompts(rows: int, length: int = 3, vocab: int = 8):

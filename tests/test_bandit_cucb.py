@@ -116,7 +116,10 @@ def check(tables, floor, incumbent):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("shape", [(4, 11), (3, 21), (1, 1300)])
+@pytest.mark.parametrize(
+    "shape",
+    [(4, 11), *(pytest.param(s, marks=pytest.mark.slow) for s in [(3, 21), (1, 1300)])],
+)
 def test_exact_equals_float64_enumeration(kind, shape):
     rng = np.random.default_rng([KINDS.index(kind), *shape])
     tables = random_tables(rng, kind, *shape, BATCH)

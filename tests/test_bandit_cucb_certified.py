@@ -37,7 +37,8 @@ def counted(build):
     return wrapped
 
 
-@pytest.mark.parametrize("name", ["E4", pytest.param("E1", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["E4", "E1"])
 def test_decisions_equal_those_of_searching_always(name):
     env = envs.make_env(name, 5, 4)
     runs = [

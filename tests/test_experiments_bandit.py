@@ -111,12 +111,12 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("flag", "word"), BAD[:4])
+@pytest.mark.parametrize(("flag", "word"), BAD[:1])
 def test_bad_flags_are_one_line(flag, word):
     one_line(run(flag, "--dry_run"), word)
 
 
-@pytest.mark.parametrize(("flag", "word"), BAD[4:])
+@pytest.mark.parametrize(("flag", "word"), BAD[1:])
 def test_bad_flags_are_refused(flag, word, capsys):
     """The same path without a process of its own for each flag."""
     with flagsaver.flagsaver(), pytest.raises(SystemExit) as stop:

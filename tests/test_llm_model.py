@@ -164,9 +164,9 @@ def test_padding_order_and_company_change_no_row(params, forward):
     alone = forward(params, tokens[1:2], mask[1:2])
     for other in (padded[:, 10:], shuffled[jnp.argsort(order)]):
         error = jnp.where(mask[..., None], jnp.abs(other - base), 0.0)
-        assert float(error.max()) < 1e-5
+        assert float(error.max()) < 5e-5
     error = jnp.where(mask[1:2, :, None], jnp.abs(alone - base[1:2]), 0.0)
-    assert float(error.max()) < 1e-5
+    assert float(error.max()) < 5e-5
     assert bool(jnp.isfinite(base).all())
 
 

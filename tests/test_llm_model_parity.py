@@ -144,7 +144,9 @@ def test_padding_changes_no_row(pair):
         assert_close(got[row : row + 1, -length:], want, np.ones_like(alone, bool))
 
 
-@pytest.mark.parametrize("layout", ["stacked", "unstacked"])
+@pytest.mark.parametrize(
+    "layout", ["stacked", pytest.param("unstacked", marks=pytest.mark.slow)]
+)
 def test_prefill_and_decode(pair, layout):
     reference, model, params, _ = pair
     tokens, mask = batch([LENGTH, LENGTH - 17, 9])

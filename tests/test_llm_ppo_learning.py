@@ -57,7 +57,8 @@ def train_bandit(config, price, *, steps, **change):
 @pytest.mark.parametrize(
     ("price", "optimum", "change"),
     [
-        (0.3, LENGTH * 0.7, {}),  # say the liked token to the end
+        # Say the liked token to the end.
+        pytest.param(0.3, LENGTH * 0.7, {}, marks=pytest.mark.slow),
         (1.5, -1.5, {}),  # every token costs more than it earns: stop at once
         pytest.param(
             *(0.3, LENGTH * 0.7, {"lora_rank": 4, "learning_rate": 3e-2}),

@@ -4,15 +4,20 @@ import json
 import subprocess
 import sys
 
+import command_flags
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from absl.testing import flagsaver
 
+from experiments import cli
 from rpg_jax.llm.config import Qwen35Config
 from rpg_jax.llm.export import export_pretrained
 from rpg_jax.llm.models import model_for
 
+COMMAND = "experiments.sample"
+command = command_flags.load(COMMAND)
 CONFIG = Qwen35Config.from_hf_json(
     {
         "model_type": "qwen3_5_text",
@@ -52,8 +57,8 @@ def folder(tmp_path_factory):
 
 
 def run(*flags):
-    command = [sys.executable, "-m", "experiments.sample", *flags]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    line = [sys.executable, "-m", COMMAND, *flags]
+    return subprocess.run(line, capture_output=True, text=True, timeout=300)
 
 
 def test_scores_are_those_of_a_plain_forward(folder):
@@ -76,8 +81,14 @@ def test_samples_are_printed(folder):
     assert out.returncode == 0, out.stderr
     assert out.stdout.count("--- sample") == 3
     assert "truncated" in out.stdout or "finished" in out.stdout
-    again = run(f"--model={folder}", "--prompt=hi", "--n=3", "--max_new_tokens=9")
-    assert again.stdout == out.stdout
+
+
+@pytest.mark.slow
+def test_equal_seeds_print_equal_samples(folder):
+    flags = f"--model={folder}", "--prompt=hi", "--n=2", "--max_new_tokens=9"
+    first, again, other = run(*flags), run(*flags), run(*flags, "--seed=1")
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == again.stdout != other.stdout
 
 
 @pytest.mark.parametrize(
@@ -92,9 +103,12 @@ def test_samples_are_printed(folder):
         (["--prompt_file=/no/such/file"], "prompt_file"),
     ],
 )
-def test_complaints_are_one_line(folder, flags, message):
-    out = run(*(f.replace("FOLDER", str(folder)) for f in flags))
-    assert out.returncode == 2
-    assert message in out.stderr
-    assert len(out.stderr.strip().splitlines()) == 1
-    assert out.stdout == ""
+def test_complaints_are_one_line(folder, flags, message, capsys):
+    line = ["prog", *(f.replace("FOLDER", str(folder)) for f in flags)]
+    with flagsaver.flagsaver(), pytest.raises(SystemExit) as stop:
+        cli.run(command.main, line)
+    out = capsys.readouterr()
+    assert stop.value.code == 2
+    assert message in out.err
+    assert len(out.err.strip().splitlines()) == 1
+    assert out.out == ""

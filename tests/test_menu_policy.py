@@ -164,6 +164,7 @@ def smollm2():
     return load_tokenizer("smollm2"), read_gguf(resolve("smollm2"))[0]
 
 
+@pytest.mark.slow
 def test_smollm2_can_spell_the_menus_of_all_tasks(smollm2):
     """As its tokenizer encodes whole texts, within the preset's lengths."""
     from rpg_jax.llm.tokenizer import chat_ids
@@ -189,6 +190,7 @@ def test_smollm2_can_spell_the_menus_of_all_tasks(smollm2):
             assert len(chat_ids(tokenizer, text)) <= room[0], short
 
 
+@pytest.mark.slow
 def test_smollm2s_menu_becomes_a_grammar(smollm2):
     tokenizer, config = smollm2
     menu = token_menu(get_task("textnorm-en"), config, tokenizer)

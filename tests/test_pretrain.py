@@ -144,6 +144,7 @@ def test_rates_rise_stay_and_fall_to_zero():
     assert values[-1] == pytest.approx(0.0, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_matrices_of_layers_are_orthogonalised_and_the_rest_is_not():
     config = tiny_config(64, width=32, depth=4, hidden=48)
     params = model_for(config).init(jax.random.key(0))

@@ -204,7 +204,9 @@ def test_scores_at_the_end(report, frames):
             close(found[task][f"{arm}_se"], se)
 
 
-@pytest.mark.parametrize("curve", ["last", "mean"])
+@pytest.mark.parametrize(
+    "curve", ["last", pytest.param("mean", marks=pytest.mark.slow)]
+)
 def test_tables_say_which_score_they_show(report, frames, tmp_path, curve):
     """Other curves give other numbers, under other titles."""
     with helper.undrawn():

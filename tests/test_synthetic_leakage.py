@@ -124,7 +124,20 @@ _SCRAMBLE = dict.fromkeys(LAYOUTS, _scramble_table) | {
 }
 
 
-@pytest.mark.parametrize("short", sorted(_SCRAMBLE))
+#: One of each kind of layout; the rest are slow.
+_QUICK = (
+    *("textnorm-en", "pizza", "whale", "mlsp-birds", "denoising-docs"),
+    *("spooky-author", "nyc-taxi", "aerial-cactus", "siim-isic"),
+)
+
+
+@pytest.mark.parametrize(
+    "short",
+    [
+        pytest.param(short, marks=() if short in _QUICK else pytest.mark.slow)
+        for short in sorted(_SCRAMBLE)
+    ],
+)
 def test_public_bytes_do_not_depend_on_hidden_fields(
     prepared, short, tmp_path, monkeypatch
 ):

@@ -5,22 +5,43 @@ import subprocess
 import sys
 from pathlib import Path
 
+import command_flags
 import pytest
+from absl.testing import flagsaver
 from grader_cases import cases, content
 
+from experiments import cli
+
+COMMAND = "experiments.mle_bench"
+mle_bench = command_flags.load(COMMAND)
 ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture
-def command(tmp_path):
-    def run(*arguments, cache="cache"):
-        environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / cache)}
+def command(tmp_path, monkeypatch, capsys):
+    """Runs a command line in this process: code, output, errors."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def run(*arguments):
+        with flagsaver.flagsaver(), pytest.raises(SystemExit) as stop:
+            cli.run(mle_bench.main, ["prog", *arguments], sections=mle_bench.SECTIONS)
+        printed = capsys.readouterr()
+        return stop.value.code or 0, printed.out, printed.err.strip()
+
+    return run
+
+
+@pytest.fixture
+def process(tmp_path):
+    """The same as a user runs it."""
+
+    def run(*arguments):
         done = subprocess.run(
-            [sys.executable, "-m", "experiments.mle_bench", *arguments],
+            [sys.executable, "-m", COMMAND, *arguments],
             capture_output=True,
             text=True,
             cwd=ROOT,
-            env=environment,
+            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
             check=False,
         )
         return done.returncode, done.stdout, done.stderr.strip()
@@ -36,8 +57,8 @@ def files(tmp_path):
     return lambda name: str(tmp_path / name)
 
 
-def test_list(command):
-    code, out, err = command("--list")
+def test_list(process):
+    code, out, err = process("--list")
     lines = out.splitlines()
     assert code == 0
     assert err == ""
@@ -73,6 +94,13 @@ def test_grade_an_invalid_submission(command, files):
     assert code == 1
     assert "invalid  the probabilities of each row must sum to 1" in out
     assert "score" not in out
+
+
+def test_a_mistake_is_one_line_of_the_process(process):
+    code, out, err = process("--task=spoky", "--grade=x.csv")
+    assert (code, out) == (2, "")
+    assert "did you mean spooky-author?" in err
+    assert len(err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
