@@ -112,7 +112,11 @@ def undrawn():
     """Figures are laid out, not written: that is most of a report's time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(style, "save", lambda figure, path: [])
-        patch.setattr(style, "svg", lambda figure, key, label: "<svg></svg>")
+        patch.setattr(
+            style,
+            "svgs",
+            lambda figure, key, label: ["<svg></svg>"] * len(figure.axes),
+        )
         yield
 
 

@@ -249,11 +249,7 @@ class _Maker:
     ) -> html.Figure:  # fmt: skip
         whole = style.draw(panels, foot=foot, size=size)
         self.files += style.save(whole, self.out / key)
-        parts = [
-            style.svg(style.draw([panel], size=size), f"{key}-{i}", caption)
-            for i, panel in enumerate(panels)
-        ]
-        return html.Figure(key, tuple(parts), caption)
+        return html.Figure(key, tuple(style.svgs(whole, key, caption)), caption)
 
     def _write(self, path: Path, text: str) -> None:
         # Whole or not at all: a page may be open in a browser.

@@ -41,6 +41,7 @@ _RC = {
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 11,
     "axes.titlesize": 12,
+    "axes.titley": 1.0,  # no search for a free place at each drawing
     "axes.labelsize": 11,
     "text.color": INK,
     "axes.labelcolor": INK,
@@ -86,10 +87,11 @@ def draw(
         foot: small print below all.
     """
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     rows = 1 if len(panels) < 4 else 2
     columns = -(-len(panels) // rows)
-    figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+    figure = Figure(figsize=(size[0] * columns, size[1] * rows))
     figure.patch.set_facecolor(PAPER)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for axis, panel in zip(axes, panels, strict=True):
@@ -100,9 +102,9 @@ def draw(
         panel(axis)
     if foot:
         figure.supxlabel(foot, fontsize=9)
-    # Laid out once: each way of saving would do it again.
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    # Laid out here, once: a figure that has a layout engine, even the empty one, is
+    # drawn twice at each saving.
+    ConstrainedLayoutEngine().execute(figure)
     return figure
 
 
@@ -161,20 +163,34 @@ def save(figure: "Figure", path: Path) -> list[Path]:
 _VARIABLES = {INK: "currentColor", GRID: "var(--grid)", PAPER: "var(--page)"}
 
 
-def svg(figure: "Figure", key: str, label: str) -> str:
-    """A figure as an inline <svg>: no ids shared with others, the page's colours.
+def svgs(figure: "Figure", key: str, label: str) -> list[str]:
+    """Each panel of a figure as an inline <svg>, for a page as narrow as a phone.
 
     Args:
-        figure: to draw.
-        key: prefix of its ids; letters, digits and hyphens.
+        figure: as drawn; left as it was.
+        key: prefix of the ids, which no other figure has; letters, digits, hyphens.
         label: what it shows, in words, for those who cannot see it.
     """
+    axes = figure.axes
+    shown = [figure.patch, *axes, *figure.texts]
+    try:
+        for artist in shown:
+            artist.set_visible(False)
+        return [_svg(figure, axis, f"{key}-{i}", label) for i, axis in enumerate(axes)]
+    finally:
+        for artist in shown:
+            artist.set_visible(True)
+
+
+def _svg(figure: "Figure", axis: "Axes", key: str, label: str) -> str:
     from xml.sax.saxutils import quoteattr
 
-    figure.patch.set_visible(False)
+    axis.set_visible(True)
+    box = axis.get_tightbbox().padded(4).transformed(figure.dpi_scale_trans.inverted())
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    figure.patch.set_visible(True)
+    meta = {"Date": None, "Creator": None}
+    figure.savefig(buffer, format="svg", metadata=meta, bbox_inches=box)
+    axis.set_visible(False)
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
