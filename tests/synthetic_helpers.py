@@ -23,6 +23,13 @@ def shared_cache(tmp_path_factory) -> Path:
     return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "tasks"
 
 
+def own_core() -> int:
+    """A core that no other worker process of this test run takes, as far as they go."""
+    cores = sorted(os.sched_getaffinity(0))
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    return cores[-1 - int(worker) % len(cores)]
+
+
 def walk(root: Path) -> Iterator[tuple[str, bytes]]:
     """Every file below a folder, and every member of its zips, as (name, bytes)."""
     for path in sorted(p for p in root.rglob("*") if p.is_file()):

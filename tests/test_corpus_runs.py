@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from synthetic_helpers import SHORTS, shared_cache
+from synthetic_helpers import SHORTS, own_core, shared_cache
 
 from experiments.corpus import draw, recipes
 from experiments.corpus.failures import KINDS
@@ -21,7 +21,7 @@ FAST = ("insults", "nyc-taxi", "textnorm-en")
 def pool():
     with LocalPool(
         slots=1,
-        cores=(max(os.sched_getaffinity(0)),),
+        cores=(own_core(),),
         require=Level.POSIX,
         calibrate=False,
         rerun_contended=False,

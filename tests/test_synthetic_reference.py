@@ -5,10 +5,9 @@ honest script gains more than 0.2, and gains order scripts as scores do.
 """
 
 import dataclasses
-import os
 
 import pytest
-from synthetic_helpers import SCRIPTS, SHORTS, shared_cache
+from synthetic_helpers import SCRIPTS, SHORTS, own_core, shared_cache
 
 from experiments.tasks import Grader, get_task, prepare_task
 from sandbox_exec import Level, Limits, LocalPool, ScriptJob
@@ -32,10 +31,9 @@ class Outcome:
 def pool():
     # One core, as every task's record says: threads that wait for each other on a
     # loaded machine make boosted trees a hundred times slower.
-    core = max(os.sched_getaffinity(0))
     with LocalPool(
         slots=1,
-        cores=(core,),
+        cores=(own_core(),),
         require=Level.POSIX,
         calibrate=False,
         rerun_contended=False,
