@@ -248,8 +248,14 @@ def _centre(reward: Array, mask: Array | None) -> tuple[Array, Array]:
     keep = jnp.ones(reward.shape, bool) if mask is None else mask.astype(bool)
     reward = jnp.where(keep, reward, 0)
     count = jnp.sum(keep, axis=-1, keepdims=True, dtype=reward.dtype)
-    mean = jnp.sum(reward, axis=-1, keepdims=True) / jnp.maximum(count, 1)
-    return jnp.where(keep, reward - mean, 0), count
+    members = jnp.maximum(count, 1)
+    centred = reward
+    # Twice: the rounding of the first mean is no advantage, least of all in a group of
+    # equal rewards, whose deviation it would be divided by.
+    for _ in range(2):
+        mean = jnp.sum(centred, axis=-1, keepdims=True) / members
+        centred = jnp.where(keep, centred - mean, 0)
+    return centred, count
 
 
 def gae(

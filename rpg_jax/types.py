@@ -62,8 +62,8 @@ def usable_rows(
         kept: a gradient of 0 times NaN is NaN.
 
     Returns:
-      the batch with its reward and duration in float32 or wider, keep [B] bool and
-      rejected, an int32 scalar.
+      the batch with its reward and duration in float32 or wider and the indices that
+      were checked in int32, keep [B] bool and rejected, an int32 scalar.
 
     Raises:
       ValueError: an index to check is not of an integer type.
@@ -85,6 +85,8 @@ def usable_rows(
                 f"{name} must be integers in [0, {number}), got {index.dtype}"
             )
         fine &= (index >= 0) & (index < number)
+        # Narrow types would wrap where cells are numbered context by context.
+        batch = batch._replace(**{name: jnp.asarray(index).astype(jnp.int32)})
     if features:
         context = jnp.asarray(batch.context)
         finite = jnp.isfinite(context).reshape(context.shape[0], -1)

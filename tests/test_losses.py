@@ -275,6 +275,17 @@ def test_group_advantage_against_numpy():
     assert np.isfinite(grad).all()
 
 
+@pytest.mark.parametrize(("reward", "size"), [(0.1, 10), (-74.13, 7), (1e6 / 3, 33)])
+def test_a_group_of_equal_rewards_has_no_advantage_though_its_mean_is_rounded(
+    reward, size
+):
+    group = jnp.full((1, size), reward, jnp.float32)
+    for scale_by_std in (False, True):
+        got = losses.group_advantage(group, scale_by_std=scale_by_std)
+        np.testing.assert_array_equal(got, 0)
+    np.testing.assert_array_equal(losses.leave_one_out_advantage(group), 0)
+
+
 def reference_gae(reward, value, mask, discount, trace, last):
     out = np.zeros(reward.shape)
     for i in range(reward.shape[0]):
