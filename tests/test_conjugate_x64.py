@@ -19,4 +19,10 @@ def test_float64_accuracy_in_a_separate_process():
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.split() == ["niw", "dinkelbach", "boltzmann", "quantile"]
+    assert done.stdout.split() == [
+        "niw",
+        "dinkelbach",
+        "boltzmann",
+        "quantile",
+        "weights",
+    ]

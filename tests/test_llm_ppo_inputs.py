@@ -1,6 +1,7 @@
 """What the PPO step accepts: ids inside and outside the vocabulary, settings."""
 
 import dataclasses
+import tracemalloc
 
 import jax
 import jax.numpy as jnp
@@ -140,6 +141,24 @@ def test_bad_batches_are_refused(batch, name, value, message):
         return
     with pytest.raises(ValueError, match=message):
         make_batch(*positional, **given)
+
+
+def test_a_mask_of_a_large_vocabulary_costs_its_table_alone():
+    rows, length, vocabulary = 16, 64, 20_000
+    tokens = np.ones((rows, length), np.int64)
+    some = np.ones((rows, length), bool)
+    zeros = np.zeros(rows)
+    tracemalloc.start()
+    try:
+        made = make_batch(
+            tokens, some, tokens, some, np.zeros((rows, length)), zeros,
+            logit_mask=np.arange(vocabulary) < 9,
+        )  # fmt: skip
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert made.mask_table.shape[1] == vocabulary
+    assert peak < 2e6  # rows * length * vocabulary are 20 MB
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,13 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import llm_tiny
+
 from bandit import theory
 from rpg_jax import conjugate, dinkelbach, ratio, updates
+from rpg_jax.llm import lora
+from rpg_jax.llm.checkpoint import fingerprint
+from rpg_jax.llm.models import model_for
 
 
 def hard_data():
@@ -127,6 +132,19 @@ def quantile():
             np.testing.assert_allclose(narrow, wide, rtol=1e-4)
 
 
+def weights():
+    """Language models keep their types, and their checksum is that of 32 bits."""
+    config = llm_tiny.llama(layers=1)
+    params = model_for(config).init(jax.random.key(0))
+    adapters = lora.init(jax.random.key(1), params, rank=2)
+    for leaf in jax.tree.leaves((params, adapters)):
+        assert leaf.dtype in (jnp.float32, jnp.bfloat16), leaf.dtype
+    wide = jax.tree.map(lambda x: x.astype(jnp.float64), params)
+    changed = {**wide, "norm": wide["norm"].at[3].add(1e-12)}
+    assert fingerprint(wide) != fingerprint(changed)
+    assert fingerprint(params) == fingerprint(jax.tree.map(jnp.copy, params))
+
+
 if __name__ == "__main__":
     assert jax.config.jax_enable_x64, "run with JAX_ENABLE_X64=1"
     for name, check in [
@@ -134,6 +152,7 @@ if __name__ == "__main__":
         ("dinkelbach", optimum),
         ("boltzmann", boltzmann),
         ("quantile", quantile),
+        ("weights", weights),
     ]:
         check()
         print(name)

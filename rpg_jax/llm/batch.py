@@ -114,7 +114,8 @@ def make_batch(
     _outside("completion", completion, mask, vocabulary)
     if table is not None:
         allowed = table[index, np.where(mask, completion, 0)]
-        allowed |= ~table[index].any(axis=-1)
+        # Rows first: a gather of whole rows would hold [B, L, V] on the host.
+        allowed |= ~table.any(axis=-1)[index]
         if np.any(mask & ~allowed):
             row, column = np.argwhere(mask & ~allowed)[0]
             raise ValueError(

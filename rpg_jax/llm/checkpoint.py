@@ -289,7 +289,8 @@ def fingerprint(params: Any) -> str:
 @jax.jit
 def _bit_sums(leaves: list[jax.Array]) -> jax.Array:
     def bit_sum(x: jax.Array) -> jax.Array:
-        unsigned = {2: jnp.uint16, 4: jnp.uint32}[x.dtype.itemsize]
+        # 64 bits are two words.
+        unsigned = {1: jnp.uint8, 2: jnp.uint16}.get(x.dtype.itemsize, jnp.uint32)
         bits = jax.lax.bitcast_convert_type(x, unsigned).astype(jnp.uint32)
         return jnp.sum(bits, dtype=jnp.uint32)  # wraps: exact in any order
 

@@ -48,7 +48,7 @@ def init(
         bound = math.sqrt(3.0 / fan_in)
         adapters[name] = {
             "lora_a": jax.random.uniform(
-                sub, (*stack, fan_in, rank), minval=-bound, maxval=bound
+                sub, (*stack, fan_in, rank), jnp.float32, -bound, bound
             ),
             "lora_b": jnp.zeros((*stack, rank, fan_out), jnp.float32),
         }

@@ -144,10 +144,10 @@ def _init_leaf(
         bound = shape[-2] ** -0.5
         return jax.random.uniform(key, shape, minval=-bound, maxval=bound).astype(dtype)
     if kind == "a_log":
-        return jnp.log(jax.random.uniform(key, shape, minval=0.01, maxval=16.0))
+        return jnp.log(jax.random.uniform(key, shape, jnp.float32, 0.01, 16.0))
     if kind == "dt_bias":
         low, high = math.log(1e-3), math.log(0.1)
-        step = jnp.exp(jax.random.uniform(key, shape, minval=low, maxval=high))
+        step = jnp.exp(jax.random.uniform(key, shape, jnp.float32, low, high))
         return step + jnp.log(-jnp.expm1(-step))  # the inverse of softplus
     fill = {"zeros": jnp.zeros, "ones": jnp.ones}[kind]
     return fill(shape, jnp.float32)
