@@ -252,11 +252,15 @@ def _restrict(rules: dict) -> None:
 def _children(pid: int) -> list[int]:
     found: list[int] = []
     try:
-        for task in os.listdir(f"/proc/{pid}/task"):
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return found
+    for task in tasks:
+        try:
             with open(f"/proc/{pid}/task/{task}/children") as stream:
                 found += map(int, stream.read().split())
-    except OSError:
-        pass
+        except OSError:
+            pass  # this thread has just ended; the others' children still count
     return found
 
 
@@ -291,17 +295,29 @@ def _kill_descendants() -> None:
         select.select([], [], [], 0.001)
 
 
-def _memory_of(pid: int, file: str, fields: tuple[str, str]) -> int:
-    """Sum of two kB fields of a file of /proc, bytes; 0 where it cannot be read."""
-    total = 0
+def _memory_of(pid: int, close: bool) -> int:
+    """Bytes of a process; pages that others share count in parts where `close`."""
     try:
-        with open(f"/proc/{pid}/{file}") as stream:
-            for line in stream:
-                if line.startswith(fields):
-                    total += int(line.split()[1]) << 10
-    except (OSError, IndexError, ValueError):
-        pass
-    return total
+        tasks = [task for task in os.listdir(f"/proc/{pid}/task") if task != str(pid)]
+    except OSError:
+        return 0
+    # A first thread that has ended has no memory, though others go on with all of it.
+    for place in [str(pid), *(f"{pid}/task/{task}" for task in tasks)]:
+        # RssShmem: shared anonymous memory, which is nobody's private memory.
+        for file, fields in (
+            ("smaps_rollup", ("Pss_Anon:", "Pss_Shmem:")),
+            ("status", ("RssAnon:", "RssShmem:")),
+        ):
+            if file == "smaps_rollup" and not close:
+                continue
+            try:
+                with open(f"/proc/{place}/{file}") as stream:
+                    sizes = [x.split()[1] for x in stream if x.startswith(fields)]
+            except (OSError, IndexError):
+                continue
+            if sizes:
+                return sum(map(int, sizes)) << 10
+    return 0
 
 
 def _police(config: dict, ctrl) -> int:
@@ -309,17 +325,14 @@ def _police(config: dict, ctrl) -> int:
     pids = _descendants()
     memory = threads = 0
     for pid in pids:
-        # RssShmem: shared anonymous memory, which is nobody's private memory.
-        memory += _memory_of(pid, "status", ("RssAnon:", "RssShmem:"))
+        memory += _memory_of(pid, close=False)
         try:
             threads += len(os.listdir(f"/proc/{pid}/task"))
         except OSError:
             pass
     if memory > config["memory_bytes"]:
         # Pages shared after a fork were counted once per process: look closely.
-        fields = ("Pss_Anon:", "Pss_Shmem:")
-        close = sum(_memory_of(pid, "smaps_rollup", fields) for pid in pids)
-        memory = close or memory
+        memory = sum(_memory_of(pid, close=True) for pid in pids)
     over = None
     if threads > config["pids"]:
         over = "pids_limit"

@@ -75,3 +75,5 @@ class Limits:
                 )
             if field.name != "wall_s" and value != int(value):
                 raise ValueError(f"Limits.{field.name} must be whole, got {value!r}")
+            if field.name != "wall_s":  # 4096.0, as configuration files write it
+                object.__setattr__(self, field.name, int(value))

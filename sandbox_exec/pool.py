@@ -137,8 +137,9 @@ class LocalPool:
                     "the same script use dataclasses.replace(job, run_id=None)"
                 )
             self._tasks[job.run_id] = task
-        task.future.add_done_callback(lambda _: self._forget(task))
-        self._queue.put(task)
+            task.future.add_done_callback(lambda _: self._forget(task))
+            # Under the lock: behind the end marks of a close nobody would take it.
+            self._queue.put(task)
         return task.future
 
     def as_completed(
@@ -168,12 +169,12 @@ class LocalPool:
         """Release everything; with `wait` after the queued jobs, else at once."""
         with self._lock:
             first, self._closed = not self._closed, True
+            if first:
+                for _ in self._threads:
+                    self._queue.put(None)
         if not wait:
             for run_id in list(self._tasks):
                 self.cancel(run_id)
-        if first:
-            for _ in self._threads:
-                self._queue.put(None)
         try:
             for thread in self._threads:
                 thread.join()

@@ -7,7 +7,6 @@ same run_id; whatever arrives second for a run_id is dropped.
 """
 
 import contextlib
-import itertools
 import threading
 import time
 from collections import deque
@@ -16,21 +15,13 @@ from concurrent.futures import Future, as_completed
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .errors import SandboxError
 from .limits import Level
 from .protocol import RunRecord, ScriptJob
-from .ray_host import Host, Machines, place
+from .ray_crew import Crew, Worker
 from .slots import available_cores
 
-
-@dataclass(eq=False)
-class _Worker:
-    node_id: str
-    actor: Any
-    capacity: int = 0
-    level: Level = Level.POSIX
-    running: dict[Any, "_Task"] = field(default_factory=dict)
-    serial: int = 0
+#: Seconds between looks for missing pools; twice as long after each that failed.
+_MEND_EVERY_S, _MEND_SELDOM_S = 10.0, 600.0
 
 
 @dataclass(eq=False)
@@ -86,83 +77,32 @@ class RayPool:
                 log_to_driver=False,
                 logging_level="ERROR",
             )
-        self._slots = slots_per_node
-        self._options = {"require": Level.parse(require), **options}
-        self._actors_per_node = actors_per_node
         self._lost_retries = lost_retries
-        self._start_timeout_s = start_timeout_s
+        self._crew = Crew(
+            ray,
+            slots=slots_per_node,
+            actors_per_node=actors_per_node,
+            start_timeout_s=start_timeout_s,
+            options={"require": Level.parse(require), **options},
+        )
         self._lock = threading.Condition()
         self._queue: deque[_Task] = deque()
         self._tasks: dict[str, _Task] = {}
-        self._workers: list[_Worker] = []
-        self._machines = Machines(start_timeout_s)
+        self._workers: list[Worker] = []
         self._closed = False
         self._stop = False
         try:
-            self._start_workers()
+            self._workers = self._crew.start_all()
         except BaseException:
             self._shutdown()
             raise
+        self._mending: threading.Thread | None = None
+        self._mend_wait_s = _MEND_EVERY_S
+        self._next_mend = time.monotonic() + _MEND_EVERY_S
         self._thread = threading.Thread(
             target=self._serve, name="ray-pool", daemon=True
         )
         self._thread.start()
-
-    def _start_workers(self) -> None:
-        nodes = [n["NodeID"] for n in self._ray.nodes() if n.get("Alive")]
-        places = itertools.product(nodes, range(self._actors_per_node))
-        starting, problems = [], []
-        for node, serial in places:
-            try:
-                starting.append(self._start_worker(node, serial))
-            except SandboxError as error:
-                problems.append(str(error))
-        for worker in starting:
-            try:
-                self._await_worker(worker)
-                self._workers.append(worker)
-            except SandboxError as error:
-                problems.append(str(error))
-        if not self._workers:
-            raise SandboxError("; ".join(problems) or "the Ray cluster has no machine")
-
-    def _start_worker(self, node_id: str, serial: int) -> _Worker:
-        options = dict(self._options)
-        slots = self._slots
-        if "cores" not in options and self._actors_per_node > 1:
-            cores = self._machines.cores_of(node_id)
-            share = max(1, len(cores) // self._actors_per_node)
-            first = serial * share % len(cores)
-            options["cores"] = cores[first : first + share]
-            slots = min(slots or share, share)
-        if slots is None:
-            slots = max(1, len(self._machines.cores_of(node_id)) - 1)
-        actor = (
-            self._ray.remote(Host)
-            .options(
-                max_restarts=0,
-                max_task_retries=0,
-                max_concurrency=slots + 4,
-                **place(node_id),
-            )
-            .remote(slots, options)
-        )
-        return _Worker(node_id=node_id, actor=actor, serial=serial)
-
-    def _await_worker(self, worker: _Worker) -> None:
-        try:
-            answer = self._ray.get(
-                worker.actor.describe.remote(), timeout=self._start_timeout_s
-            )
-        except Exception as error:
-            with contextlib.suppress(Exception):
-                self._ray.kill(worker.actor)
-            cause = str(error).strip().splitlines()[-1:] or [type(error).__name__]
-            raise SandboxError(
-                f"machine {worker.node_id[:8]} could not start its pool: {cause[0]}"
-            ) from error
-        worker.capacity = answer["capacity"]
-        worker.level = Level(answer["isolation"])
 
     @property
     def capacity(self) -> int:
@@ -244,8 +184,7 @@ class RayPool:
         with contextlib.suppress(Exception):
             self._ray.wait(closing, num_returns=len(closing), timeout=15)
         for worker in self._workers:
-            with contextlib.suppress(Exception):
-                self._ray.kill(worker.actor)
+            self._crew.dismiss(worker)
         for task in list(self._tasks.values()):
             if not task.future.done():
                 self._finish(task, _lost(task, "the pool was closed", "cancel"))
@@ -268,10 +207,8 @@ class RayPool:
                 pending = [ref for worker in self._workers for ref in worker.running]
                 if not pending:
                     self._lock.wait(0.5)
-                    alone = not self._workers and self._queue
+            self._mend()
             if not pending:
-                if alone:  # without the lock: a machine takes its time to start
-                    self._replace_workers()
                 continue
             done, _ = self._ray.wait(pending, num_returns=1, timeout=0.05)
             for ref in done:
@@ -303,7 +240,7 @@ class RayPool:
         task = worker.running.pop(ref)
         self._finish(task, record)
 
-    def _lose(self, worker: _Worker, why: str) -> None:
+    def _lose(self, worker: Worker, why: str) -> None:
         """An actor or its machine is gone: its runs go back into the queue."""
         with self._lock:
             self._workers.remove(worker)
@@ -317,19 +254,47 @@ class RayPool:
                     attempt = len(task.lost) + 1
                     task.lost.append(replace(record, attempt=attempt))
                     self._queue.appendleft(task)
-        self._replace_workers()
+            self._mend_wait_s, self._next_mend = _MEND_EVERY_S, 0.0
 
-    def _replace_workers(self) -> None:
-        """Start pools again on machines that are still there."""
-        alive = {n["NodeID"] for n in self._ray.nodes() if n.get("Alive")}
-        for node in alive:
-            have = {w.serial for w in self._workers if w.node_id == node}
-            for serial in set(range(self._actors_per_node)) - have:
-                with contextlib.suppress(SandboxError):
-                    worker = self._start_worker(node, serial)
-                    self._await_worker(worker)
-                    with self._lock:
-                        self._workers.append(worker)
+    def _mend(self) -> None:
+        """Look for missing pools now and then, in a thread: the others are served."""
+        if self._mending is not None and self._mending.is_alive():
+            return
+        if time.monotonic() >= self._next_mend:
+            self._next_mend = time.monotonic() + self._mend_wait_s
+            self._mending = threading.Thread(
+                target=self._start_missing, name="ray-pool-mend", daemon=True
+            )
+            self._mending.start()
+
+    def _start_missing(self) -> None:
+        """Start pools where there should be one: lost, failed, or of a new machine."""
+        failed = False
+        with self._lock:
+            have = {(w.node_id, w.serial) for w in self._workers}
+        try:
+            missing = [place for place in self._crew.places() if place not in have]
+        except Exception:  # the cluster does not answer: another look, later
+            missing, failed = [], True
+        for place in missing:
+            try:
+                worker = self._crew.begin(*place)
+                self._crew.wait(worker)
+            except Exception:
+                failed = True
+                continue
+            with self._lock:
+                stopped = self._stop
+                if not stopped:
+                    self._workers.append(worker)
+                    self._lock.notify_all()
+            if stopped:
+                self._crew.dismiss(worker)
+        with self._lock:
+            wait_s = min(2 * self._mend_wait_s, _MEND_SELDOM_S)
+            self._mend_wait_s = wait_s if failed else _MEND_EVERY_S
+            if self._next_mend:  # nothing was lost meanwhile
+                self._next_mend = time.monotonic() + self._mend_wait_s
 
     def _finish(self, task: _Task, record: RunRecord) -> None:
         """Give a run its one record; a second one for the same run_id is dropped."""

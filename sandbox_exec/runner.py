@@ -17,9 +17,10 @@ from .household import HOUSEHOLD
 from .inputs import check_inputs, readable_by_all
 from .launch import launch
 from .limits import Level
+from .procfs import sandbox_cpu_s
 from .protocol import Isolation, RunRecord, ScriptJob, Slot, SlotUse
 from .slots import CoreClock, cpu_model, make_slots, slot_use
-from .supervise import Outcome, Supervisor, sandbox_cpu_s
+from .supervise import Outcome, Supervisor
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
     "io_uring_setup": (425, 425),
+    "ioprio_set": (251, 30),
     "ioctl": (16, 29),
     "ioperm": (173, None),
     "iopl": (172, None),
@@ -83,10 +84,14 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "reboot": (169, 142),
     "request_key": (249, 218),
     "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
     "semget": (64, 190),
     "setdomainname": (171, 162),
     "sethostname": (170, 161),
     "setns": (308, 268),
+    "setpriority": (141, 140),
     "settimeofday": (164, 170),
     "shmget": (29, 194),
     "socket": (41, 198),
@@ -120,6 +125,14 @@ _ABSENT = {
 }
 _BY_ARGUMENT = {"clone", "ioctl", "personality", "prlimit64", "socket"}
 _OPTIONAL = {"sched_setaffinity"}
+# The first arguments with which a call touches its caller and nobody else.
+_OF_OTHERS: dict[str, tuple[int, ...]] = {
+    "ioprio_set": (1, 0),  # IOPRIO_WHO_PROCESS
+    "sched_setattr": (0,),
+    "sched_setparam": (0,),
+    "sched_setscheduler": (0,),
+    "setpriority": (0, 0),  # PRIO_PROCESS
+}
 
 # CLONE_NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET
 _CLONE_NEW = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000
@@ -151,8 +164,9 @@ def build_filter(*, sockets: bool, affinity: bool, machine: str | None = None) -
     """Return the BPF program as bytes (for ``bwrap --seccomp`` or prctl).
 
     Args:
-        sockets: allow AF_UNIX, AF_INET and AF_INET6 stream and datagram sockets; right
-            only behind a network namespace. Socket pairs are always allowed.
+        sockets: allow AF_UNIX, AF_INET and AF_INET6 stream and datagram sockets, and
+            other processes' priorities to be set; right only behind a network and a
+            pid namespace. Socket pairs are always allowed.
         affinity: allow sched_setaffinity; right only inside a cpuset.
         machine: architecture; the running one by default.
 
@@ -176,7 +190,8 @@ def build_filter(*, sockets: bool, affinity: bool, machine: str | None = None) -
         _op(_JGT_K, _NEWEST, 0, 1),
         _fail(errno.ENOSYS),
     ]
-    for name in sorted(_NUMBERS.keys() - _BY_ARGUMENT - _OPTIONAL):
+    refused = _NUMBERS.keys() - _BY_ARGUMENT - _OPTIONAL - _OF_OTHERS.keys()
+    for name in sorted(refused):
         if nr(name) is not None:
             reason = errno.ENOSYS if name in _ABSENT else errno.EPERM
             code += _when(nr(name), [_fail(reason)])
@@ -232,5 +247,12 @@ def build_filter(*, sockets: bool, affinity: bool, machine: str | None = None) -
         )
     else:
         code += _when(nr("socket"), [_fail(errno.EACCES)])
+        # Landlock hides no process: all that its user runs could be slowed down.
+        for name, values in _OF_OTHERS.items():
+            body = [allow, deny]
+            for index, value in reversed(list(enumerate(values))):
+                # Equal: on to the next test; else past it and `allow`, to `deny`.
+                body = [arg(index), _op(_JEQ_K, value, 0, len(body) - 1), *body]
+            code += _when(nr(name), body)
     code.append(allow)
     return b"".join(code)

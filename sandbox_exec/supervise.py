@@ -13,12 +13,16 @@ from .box import Launched
 from .cgroup import RunCgroup
 from .limits import Limits
 from .output import OutputTail
+from .procfs import memory_of, read_at
 
 _SAMPLE_S = 0.05
 _SAMPLE_SELDOM_S = 0.2
 # As root no rlimit bounds the processes of one user, so without a control group the
 # count is watched closely.
 _SAMPLE_FORKS_S = 0.004
+
+# Rest after a look at the processes, in its own lengths, and its longest.
+_REST_PER_LOOK, _LONGEST_REST_S = 20, 2.0
 
 # PIDFD_GET_INFO with PIDFD_INFO_EXIT (Linux 6.15): uapi/linux/pidfd.h
 _PIDFD_GET_INFO = 0xC040FF0B
@@ -105,13 +109,16 @@ class Supervisor:
                 outcome.killed_by = "output_limit"
                 break
             if now >= next_sample:
-                next_sample = now + tick
                 full = now >= next_full
-                if full:
-                    next_full = now + self._sample_s
                 outcome.killed_by = self._sample(full=full)
                 if outcome.killed_by:
                     break
+                # While it looks, no exit is seen: what is dear is done seldom.
+                spent = time.monotonic() - now
+                rest = min(_LONGEST_REST_S, _REST_PER_LOOK * spent)
+                if full:
+                    next_full = now + max(self._sample_s, rest)
+                next_sample = now + tick if self._watch_forks else next_full
         outcome.delta_s = max(0.0, now - start)
         if outcome.killed_by == "timeout":
             outcome.delta_s = limits.wall_s
@@ -150,7 +157,8 @@ class Supervisor:
             outcome.wait_status = int(outcome.report["status"])
         elif outcome.killed_by == "":
             outcome.wait_status = _exit_status(self._box.child_pidfd)
-        self._sample(full=True)
+        # The others still run, uncharged: nothing that takes long.
+        self._sample(full=True, close=False)
 
     def drain_rest(self) -> None:
         """Every writer is dead: read what is left in the pipes."""
@@ -163,8 +171,13 @@ class Supervisor:
                 if not tail.drain(fd) or tail.total == before:
                     break
 
-    def _sample(self, *, full: bool) -> str:
-        """Look at what no kernel limit holds; return the reason to stop, if any."""
+    def _sample(self, *, full: bool, close: bool = True) -> str:
+        """Look at what no kernel limit holds; return the reason to stop, if any.
+
+        Args:
+            full: not the number of processes alone.
+            close: walk page tables where it decides.
+        """
         if self._watch_forks and not full:
             return self._count_forks()
         tmpfs_bytes = self._look_at_disk()
@@ -176,7 +189,7 @@ class Supervisor:
                     return "oom"
             return ""
         if self._box.proc_fd >= 0:
-            return self._sample_processes(max(0, tmpfs_bytes))
+            return self._sample_processes(max(0, tmpfs_bytes), close=close)
         return ""
 
     def _look_at_disk(self) -> int:
@@ -228,20 +241,20 @@ class Supervisor:
         count = 0
         with contextlib.suppress(OSError):
             for pid in filter(str.isdigit, os.listdir(self._box.proc_fd)):
-                fields = _read_at(self._box.proc_fd, f"{pid}/stat").rpartition(b")")
+                fields = read_at(self._box.proc_fd, f"{pid}/stat").rpartition(b")")
                 words = fields[2].split()
                 count += int(words[17]) if len(words) > 17 else 0
         return max(0, count - 1)
 
-    def _sample_processes(self, tmpfs_bytes: int) -> str:
+    def _sample_processes(self, tmpfs_bytes: int, *, close: bool) -> str:
         limit = self._limits.memory_mb << 20
         pids: list[str] = []
         with contextlib.suppress(OSError):
             pids = [n for n in os.listdir(self._box.proc_fd) if n.isdigit()]
-        memory = self._memory(pids, "status", b"Rss%s:", tmpfs_bytes)
+        memory = self._memory(pids, tmpfs_bytes, close=False)
         if memory > limit:
             # Pages shared after a fork were counted once per process: look closely.
-            memory = self._memory(pids, "smaps_rollup", b"Pss_%s:", tmpfs_bytes)
+            memory = self._memory(pids, tmpfs_bytes, close=True) if close else 0
         outcome = self.outcome
         outcome.memory_peak = max(outcome.memory_peak, memory)
         count = self._count_threads()
@@ -252,9 +265,7 @@ class Supervisor:
             return "pids_limit"
         return ""
 
-    def _memory(
-        self, pids: list[str], file: str, field: bytes, tmpfs_bytes: int
-    ) -> int:
+    def _memory(self, pids: list[str], tmpfs_bytes: int, *, close: bool) -> int:
         """Bytes of private memory, and of shared memory or tmpfs.
 
         Shared anonymous memory lies in no mount that is measured; a mapped file of a
@@ -262,31 +273,11 @@ class Supervisor:
         """
         anon = shmem = 0
         for pid in pids:
-            text = _read_at(self._box.proc_fd, f"{pid}/{file}")
-            anon += _kilobytes(text, field % b"Anon")
-            shmem += _kilobytes(text, field % b"Shmem")
+            own, shared = memory_of(self._box.proc_fd, pid, close=close)
+            anon, shmem = anon + own, shmem + shared
+            if close and anon + max(shmem, tmpfs_bytes) > self._limits.memory_mb << 20:
+                break  # more of them would not change the verdict
         return anon + max(shmem, tmpfs_bytes)
-
-
-def _read_at(folder_fd: int, name: str) -> bytes:
-    try:
-        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder_fd)
-    except OSError:
-        return b""
-    try:
-        return os.read(fd, 8192)
-    except OSError:
-        return b""
-    finally:
-        os.close(fd)
-
-
-def _kilobytes(text: bytes, field: bytes) -> int:
-    """A kB field of a file of /proc, in bytes; 0 without it."""
-    for line in text.splitlines():
-        if line.startswith(field):
-            return int(line.split()[1]) << 10
-    return 0
 
 
 def _folder_use(folder: Path) -> tuple[int, int]:
@@ -315,29 +306,3 @@ def _exit_status(pidfd: int) -> int | None:
         if values[0] & _PIDFD_INFO_EXIT:
             return values[-1]
     return None
-
-
-def sandbox_cpu_s(launched: Launched, report: dict) -> float:
-    """CPU seconds by /proc: the gate's count of the reaped plus whoever still lives."""
-    ticks = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-    reaped, live = 0.0, 0.0
-    if launched.proc_fd >= 0:
-        with contextlib.suppress(OSError):
-            for pid in filter(str.isdigit, os.listdir(launched.proc_fd)):
-                own, children = _cpu_ticks(_read_at(launched.proc_fd, f"{pid}/stat"))
-                if pid == "1":
-                    reaped += children / ticks
-                else:
-                    live += (own + children) / ticks
-    elif launched.folder is not None and not report:
-        with contextlib.suppress(OSError):
-            stat = Path(f"/proc/{launched.child_pid}/stat").read_bytes()
-            live += sum(_cpu_ticks(stat)) / ticks
-    return float(report.get("cpu_s", reaped)) + live
-
-
-def _cpu_ticks(stat: bytes) -> tuple[int, int]:
-    fields = stat.rpartition(b")")[2].split()
-    if len(fields) < 15:
-        return 0, 0
-    return int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])

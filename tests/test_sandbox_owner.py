@@ -28,10 +28,12 @@ def test_only_the_dead_of_our_own_pid_namespace_abandon_things():
     mine = owner.owner_name(os.getpid())
     assert not owner.is_abandoned(mine)
     assert not owner.is_abandoned(f"{mine}-abc_12")
-    pid, start, space = mine.split("-")[1:]
-    assert owner.is_abandoned(f"sbx-{pid}-{int(start) + 1}-{space}")  # a pid used again
-    assert not owner.is_abandoned(f"sbx-{pid}-{int(start) + 1}-{int(space) + 1}")
-    for other in ("sbx-harness", "sbx-1-2", "sbx-stage-1-2-x", f"abc-1-2-{space}"):
+    pid, start, space, boot = mine.split("-")[1:]
+    again = f"sbx-{pid}-{int(start) + 1}"  # a pid used again
+    assert owner.is_abandoned(f"{again}-{space}-{boot}")
+    assert not owner.is_abandoned(f"{again}-{int(space) + 1}-{boot}")
+    assert not owner.is_abandoned(f"{again}-{space}-{int(boot) + 1}")  # other machine
+    for other in ("sbx-harness", "sbx-1-2", "sbx-stage-1-2-x-4", f"{again}-{space}"):
         assert not owner.is_abandoned(other)
 
 

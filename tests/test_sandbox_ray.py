@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 import warnings
 from collections import deque
 from concurrent.futures import Future
@@ -32,7 +33,8 @@ def test_fifty_scripts_with_one_actor_killed_half_way(monkeypatch):
             rerun_contended=False,
         )
     with pool:
-        assert pool.capacity >= 1
+        capacity = pool.capacity
+        assert capacity >= 1
         jobs = [
             ScriptJob(
                 script=b"import time; time.sleep(0.05); print(%d)" % i,
@@ -51,6 +53,10 @@ def test_fifty_scripts_with_one_actor_killed_half_way(monkeypatch):
                     ray.get(victim.describe.remote(), timeout=60)["pid"], signal.SIGKILL
                 )
         records = [future.result(timeout=1) for future in futures]
+        deadline = time.monotonic() + 120
+        while pool.capacity < capacity and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert pool.capacity == capacity  # another pool has taken its place
     assert [r.run_id for r in records] == [j.run_id for j in jobs]
     assert [r.status for r in records] == ["ok"] * 50
     assert [r.stdout_head.strip() for r in records] == [str(i) for i in range(50)]

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,18 +79,6 @@ def test_outcomes(pool, name):
     assert RunRecord.from_json(record.to_json()) == record
     script = text.encode() if isinstance(text, str) else text
     assert record.script_sha256 == hashlib.sha256(script).hexdigest()
-
-
-@pytest.mark.skipif(not has(Level.FULL), reason="needs control groups")
-def test_out_of_memory_is_told_from_a_kill(pool):
-    record = _run(pool, "x = b'm' * (1 << 30)", memory_mb=64)
-    assert record.status == "oom"
-    assert record.oom_kills >= 1
-    assert record.peak_rss_bytes <= 64 << 20
-    # The main process may end well although a child was killed for memory.
-    child = "import os\nif os.fork() == 0: b'm' * (1 << 30)\nos.wait()"
-    record = _run(pool, child, memory_mb=64)
-    assert record.status == "oom"
 
 
 @pytest.mark.skipif(not has(Level.FULL), reason="needs control groups")
@@ -192,13 +181,12 @@ def test_every_level_runs_and_says_what_it_is(level):
     assert (slow.status, slow.delta_s) == ("timeout", 0.4)
 
 
-@pytest.mark.skipif(not has(Level.NAMESPACES), reason="needs user namespaces")
-def test_memory_sum_is_sampled_without_control_groups():
-    text = "import os, time\nfor _ in range(4):\n  if os.fork() == 0:\n"
-    text += "    x = b'm' * (60 << 20); time.sleep(9)\ntime.sleep(9)"
-    record = run_script(job(text, memory_mb=128), level=Level.NAMESPACES)
-    assert record.status == "oom"
-    assert record.delta_s < 8
+def test_whole_floats_are_whole_numbers():
+    limits = Limits(memory_mb=256.0, pids=32.0, disk_mb=1e2, wall_s=5)
+    assert (limits.memory_mb, limits.pids, limits.disk_mb) == (256, 32, 100)
+    assert all(isinstance(v, int) for v in (limits.memory_mb, limits.pids))
+    record = run_script(replace(job("print(1)"), limits=limits))
+    assert record.status == "ok", record
 
 
 def test_failing_well(tmp_path, monkeypatch):

@@ -99,6 +99,31 @@ def test_affinity_is_held_where_no_cpuset_holds_it(machine):
     assert _errno(_call(machine, "sched_setaffinity", affinity=False)) == errno.EPERM
 
 
+def test_priorities_of_others_are_held_where_they_can_be_seen(machine):
+    own = {
+        "setpriority": [(0, 0)],
+        "ioprio_set": [(1, 0)],
+        "sched_setscheduler": [(0,)],
+        "sched_setparam": [(0,)],
+        "sched_setattr": [(0,)],
+    }
+    others = {
+        "setpriority": [(0, 7), (1, 0), (2, 0), (2, 7)],
+        "ioprio_set": [(1, 7), (2, 0), (3, 0)],
+        "sched_setscheduler": [(7,)],
+        "sched_setparam": [(7,)],
+        "sched_setattr": [(7,)],
+    }
+    for name, calls in own.items():
+        for args in calls:
+            assert _call(machine, name, *args, sockets=False) == ALLOW, name
+    for name, calls in others.items():
+        for args in calls:
+            denied = _call(machine, name, *args, sockets=False)
+            assert _errno(denied) == errno.EPERM, (name, args)
+            assert _call(machine, name, *args) == ALLOW  # a pid namespace hides them
+
+
 def test_foreign_and_future_calls():
     program = build_filter(machine="x86_64", sockets=True, affinity=True)
     assert _verdict(program, 1, arch=I386) == KILL

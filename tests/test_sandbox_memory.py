@@ -1,0 +1,85 @@
+"""Memory of a run: limits, how it is told from a kill, what is sampled."""
+
+import platform
+
+import pytest
+from sandbox_help import best, has, job, levels
+
+from sandbox_exec import (
+    Level,
+    LocalPool,
+    run_script,
+)
+
+
+def _run(pool, text, **limits):
+    return pool.submit(job(text, **limits)).result(timeout=120)
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with LocalPool(1, level=best(), calibrate=False, rerun_contended=False) as pool:
+        yield pool
+
+
+@pytest.mark.skipif(not has(Level.FULL), reason="needs control groups")
+def test_out_of_memory_is_told_from_a_kill(pool):
+    record = _run(pool, "x = b'm' * (1 << 30)", memory_mb=64)
+    assert record.status == "oom"
+    assert record.oom_kills >= 1
+    assert record.peak_rss_bytes <= 64 << 20
+    # The main process may end well although a child was killed for memory.
+    child = "import os\nif os.fork() == 0: b'm' * (1 << 30)\nos.wait()"
+    record = _run(pool, child, memory_mb=64)
+    assert record.status == "oom"
+
+
+@pytest.mark.skipif(not has(Level.NAMESPACES), reason="needs user namespaces")
+def test_memory_sum_is_sampled_without_control_groups():
+    text = "import os, time\nfor _ in range(4):\n  if os.fork() == 0:\n"
+    text += "    x = b'm' * (60 << 20); time.sleep(9)\ntime.sleep(9)"
+    record = run_script(job(text, memory_mb=128), level=Level.NAMESPACES)
+    assert record.status == "oom"
+    assert record.delta_s < 8
+
+
+# Its first thread ends, and with it what /proc/PID/status says of memory; a second one
+# holds 300 MB.
+HEADLESS = """
+import ctypes, os, threading, time
+if os.fork() == 0:
+    def hold():
+        block = bytearray(os.urandom(1 << 20)) * 300
+        time.sleep(9)
+    threading.Thread(target=hold).start()
+    time.sleep(0.2)
+    ctypes.CDLL(None).syscall(60, 0)
+time.sleep(6)
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="number of a system call")
+@pytest.mark.parametrize("level", [Level.NAMESPACES, Level.LANDLOCK, Level.POSIX])
+def test_memory_of_a_process_without_its_first_thread_counts(level):
+    if level not in levels():
+        pytest.skip(f"no {level.name} here")
+    record = run_script(job(HEADLESS, memory_mb=200), level=level)
+    assert record.status == "oom"
+    assert record.delta_s < 5
+
+
+@pytest.mark.skipif(not has(Level.NAMESPACES), reason="needs user namespaces")
+def test_pages_shared_after_a_fork_count_once_and_walking_them_is_not_charged():
+    text = """
+import os, time
+block = b"m" * (150 << 20)
+for _ in range(6):
+    if os.fork() == 0:
+        time.sleep(1.5)
+        os._exit(0)
+time.sleep(0.5)
+"""
+    record = run_script(job(text, memory_mb=300), level=Level.NAMESPACES)
+    assert record.status == "ok", record
+    assert record.peak_rss_bytes < 300 << 20
+    assert record.delta_s < 1.4  # its children sleep on
