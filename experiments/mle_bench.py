@@ -71,7 +71,9 @@ FAILURE_CHARGE = flags.DEFINE_enum(
     "failure_charge", None, ["measured", "slowest", "limit"], "Seconds of a failure."
 )
 FAILURE_PENALTY = flags.DEFINE_float(
-    "failure_penalty", None, "What a failure loses beside its time."
+    "failure_penalty",
+    None,
+    "What a failure loses beside its time; the paper's reward has its own (10).",
 )
 RATE = flags.DEFINE_enum(
     "rate",
@@ -145,7 +147,12 @@ SAMPLE = flags.DEFINE_string(
 SPLIT = flags.DEFINE_enum(
     "split", "validation", ["validation", "test"], "With --grade: which answers."
 )
-SHOW_PROMPT = flags.DEFINE_boolean("show_prompt", False, "Print the prompts and stop.")
+SHOW_PROMPT = flags.DEFINE_boolean(
+    "show_prompt",
+    False,
+    "Print the prompts (style full unless --prompt_style says so, without a run's "
+    "limits) and stop.",
+)
 TOKENIZER = flags.DEFINE_string(
     "tokenizer", None, "With --show_prompt: folder or hub id of a chat template."
 )
@@ -242,7 +249,7 @@ def train() -> int:
     from experiments import rundir
     from experiments.loop.places import Places, check_folder, check_tasks
     from experiments.loop.resolve import show
-    from experiments.loop.settings import longer
+    from experiments.loop.settings import longer, same_limits
 
     if REPLAY.value is not None and RESUME.value:
         raise cli.UsageError("--replay starts anew: leave out --resume")
@@ -258,6 +265,10 @@ def train() -> int:
         settings = longer(_stored(OUT.value, "resume"), BUDGET.value, STEPS.value)
     else:
         settings = resolve()
+        limited = any(flags.FLAGS[name].present for name in ("budget", "steps"))
+        if RESUME.value and not limited:
+            # A preset's budget is for new runs; a longer one is asked for by name.
+            settings = same_limits(settings, _stored(OUT.value, "resume"))
     tasks = settings.tasks
     name = tasks[0] if len(tasks) == 1 else f"{len(tasks)}-tasks"
     name += "-replay" if REPLAY.value is not None else ""

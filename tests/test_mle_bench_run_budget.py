@@ -9,6 +9,7 @@ from mle_run_help import Experiment
 from synthetic_helpers import shared_cache
 
 from experiments.cli import UsageError
+from experiments.loop import results
 from experiments.loop.schedule import Budget
 from experiments.loop.settings import longer
 
@@ -46,6 +47,33 @@ def test_a_finished_run_goes_on_with_a_larger_budget(tmp_path, cache):
         experiment.launch(resume=True)
 
 
+def test_a_test_of_what_was_best_before_is_no_test_of_the_best(tmp_path, cache):
+    experiment = Experiment(tmp_path / "run", cache, arms=["rpg"], steps=1)
+    assert experiment.launch()[0] == 0
+    asked = {"task": run_help.TASK, "arm": "rpg", "seed": 0}
+    asked |= {"status": "stopped", "data": "synthetic"}
+    before = results.row_of(experiment.run(), **asked)
+    assert before["test_status"] == "valid"
+    path = experiment.run() / "metrics.jsonl"
+    last = run_help.lines(path)[-1]
+    more = last | {"step": 1, "best_score": last["best_score"] + 0.01}
+    path.write_text("".join(json.dumps(line) + "\n" for line in (last, more)))
+    after = results.row_of(experiment.run(), **asked)
+    assert after["best_validation_score"] == more["best_score"]
+    assert after["test_status"] == "outdated"
+    assert after["test_score"] is after["medal"] is None
+
+
+def test_the_rate_of_an_arm_is_of_all_its_seconds():
+    rows = [
+        {"reward_rate": 1.0, "sum_delta_s": 1.0},
+        {"reward_rate": 0.1, "sum_delta_s": 9.0},
+        {"reward_rate": None, "sum_delta_s": None},
+    ]
+    assert results.pooled_rate(rows) == pytest.approx(0.19)
+    assert results.pooled_rate(rows[2:]) is None
+
+
 def test_a_budget_does_not_shrink():
     budget = Budget(seconds=10.0)
     assert budget.extended(20.0, None) == Budget(seconds=20.0)
@@ -66,8 +94,10 @@ def test_a_diverging_arm_costs_no_other_its_test(tmp_path, cache, capsys):
     experiment.policy = lambda folder, seed: (
         Diverging if folder.parent.name == "rpg" else helper.ScriptedPolicy
     )(folder, seed=seed)
-    code, _ = experiment.launch()
+    code, text = experiment.launch()
     assert code == 1
+    assert "would come to the same" in " ".join(text.split())
+    assert "retry with" not in text
     error = capsys.readouterr().err
     assert "-rpg-s0, step 0: the update's norm is nan" in error
     assert "another --out" in error

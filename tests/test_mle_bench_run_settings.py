@@ -148,6 +148,8 @@ def test_seeds_and_arms_and_tasks_as_lists():
         ({"failure_penalty": -1.0}, "failure penalty"),
         ({"rate_data": "slots", "chains": 1}, "--chains=2"),
         ({"lora_rank": -1}, "must be 0 to"),
+        ({"reward": "raw", "task": ["whale", "nomad2018"]}, "on nomad2018 the metric"),
+        ({"protocol": "paper", "failure_penalty": 2.0}, "reward is -10"),
         ({"data": "mlebench"}, "mlebench prepare -c tabular-playground"),
     ],
 )
@@ -156,6 +158,12 @@ def test_mistakes_are_one_clear_line(changes, words, tmp_path):
         run_help.settings(**changes)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_raw_losses_need_a_failure_that_loses_more():
+    found = settings(task=["nomad2018"], reward="raw", failure_penalty=5.0)
+    assert found.protocol.rule.failure_penalty == 5.0
+    assert settings(task=["whale"], reward="raw").protocol.rule.kind == "raw"
 
 
 def test_real_data_need_a_real_boundary():
@@ -334,6 +342,23 @@ def test_stored_settings_allow_no_others(tmp_path):
     assert (code, "leave out --chains, --lr" in error) == (2, True)
     code, error = in_process(f"--replay={tmp_path}", "--steps=3")
     assert "leave out --steps" in error
+
+
+def test_a_task_named_again_keeps_the_stored_budget(tmp_path):
+    flags = ("--task=spooky-author", "--data=synthetic", "--dry-run")
+    budgets = []
+    for more in (["--budget=60"], [], ["--budget=90"]):
+        out = [f"--out={tmp_path}/run", *(["--resume"] if budgets else [])]
+        code, shown, err = command(*flags, *more, *out)
+        assert (code, err) == (0, "")
+        shown = json.loads(shown)
+        budgets.append(shown["budget"]["seconds"])
+        if not (tmp_path / "run").exists():
+            (tmp_path / "run").mkdir()
+            del shown["out"]
+            stored = json.dumps({"config": shown})
+            (tmp_path / "run" / "config.json").write_text(stored)
+    assert budgets == [60.0, 60.0, 90.0]
 
 
 def test_dry_run_shows_what_would_run(tmp_path):

@@ -1,11 +1,12 @@
 """What the report says in cases that its stand-in runs do not show."""
 
+import dataclasses
 import json
 from types import SimpleNamespace
 
 import pytest
 
-from experiments.reporting import headline, medals, numbers, unfinished
+from experiments.reporting import contests, headline, medals, numbers, unfinished
 from experiments.reporting.contests import Contest
 from experiments.tasks import get_task
 
@@ -45,7 +46,10 @@ def test_an_exam_that_was_trained_on_is_called_so(split):
 
 
 def _final(of, chain, best):
-    return {"run_id": f"{of}-final", "of": of, "chain": chain, "best": best}
+    return {
+        "run_id": f"{of}-final", "of": of, "chain": chain, "best": best,
+        "validation_score": 0.7,
+    }  # fmt: skip
 
 
 def test_one_test_score_a_run_or_a_chain():
@@ -75,7 +79,37 @@ def test_a_private_test_to_come_is_said(tmp_path, status, final, said):
     attempts = SimpleNamespace(left_out=0)
     cell = SimpleNamespace(
         folder=folder, name="whale/rpg/seed-0", progress=1.02, attempts=attempts,
-        steps=4, final=final,
+        steps=4, final=final, metrics={"best_score": [0.7]},
     )  # fmt: skip
     line = unfinished.stopped(cell)
     assert (line or "").endswith("private test yet") == said
+    if status == "running" and final:  # it went on from 0.7 and has found 0.8
+        assert line is None
+        cell.metrics["best_score"].append(0.8)
+        assert unfinished.stopped(cell).endswith("is of an earlier best script")
+
+
+@pytest.mark.parametrize(
+    ("arms", "pair"),
+    [
+        (("search-only", "vanilla", "rpg"), ("rpg", "vanilla")),
+        (("search-only", "rpg"), ("rpg", "search-only")),
+        (("vanilla", "ratio"), ("ratio", "vanilla")),
+        (("ratio", "search-only", "fixed-price"), ("search-only", "fixed-price")),
+        (("rpg",), None),
+    ],
+)
+def test_who_is_compared_does_not_depend_on_what_came_out(arms, pair):
+    experiment = SimpleNamespace(arms=lambda task: list(arms))
+    assert contests.rivals(experiment, get_task("whale")) == pair
+
+
+def test_a_headline_of_unlike_pairs_says_how_many_it_leaves_out():
+    found = [
+        dataclasses.replace(_contest(0.2, 0.1), second=second)
+        for second in ("vanilla", "search-only", "vanilla", "vanilla", "vanilla")
+    ]
+    experiment = SimpleNamespace(arms=lambda task: [])
+    text = headline.headline(experiment, found)
+    assert text.count("earned more per second") == 3
+    assert "And 2 further tasks" in text

@@ -19,7 +19,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 
 from experiments.loop.phases import PHASES
-from experiments.loop.results import Row, mean
+from experiments.loop.results import Row, mean, pooled_rate
 from experiments.loop.schedule import Budget
 from experiments.loop.trainer import Loop
 from experiments.tasks.registry import Task
@@ -187,7 +187,9 @@ class Screen:
     # ---- the end
 
     def results(self, rows: Sequence[Row], *, compiled_s: float = 0.0) -> None:
-        """A line per task and arm: means over seeds; then where time went.
+        """A line per task and arm, then where time went.
+
+        Means over seeds, but reward/s: all seeds' rewards over all their seconds.
 
         Args:
             rows: of result.csv.
@@ -213,7 +215,7 @@ class Screen:
                 percent(mean(part, "valid_share")),
                 number(mean(part, "mean_reward"), ".3f"),
                 number(mean(part, "mean_delta_s"), ".2f"),
-                number(mean(part, "reward_rate")),
+                number(pooled_rate(part)),
                 number(mean(part, "best_validation_score"), ".5g"),
                 number(mean(part, "test_score"), ".5g"),
                 ", ".join(medals) or "–",

@@ -175,6 +175,8 @@ def _where(
         retry = f"retry with: {resume_command(settings, places)}"
         if replay is not None:
             retry = _ANEW
+        elif all(sweep.read_state(out / t)["status"] == "diverged" for t in failed):
+            retry = "--resume would come to the same"
         screen.say(
             f"failed  {', '.join(failed)} ({tasks - len(failed)} of {tasks} tasks "
             f"done); {retry}"

@@ -52,6 +52,7 @@ def resolve_settings(
     preset = preset_for(options["model"], describe)
     protocol = rules.protocol_of(options["protocol"], preset, options)
     rules.check_group(protocol, arms)
+    rules.check_reward(protocol, tasks)
     machine, style = preset.machine, options["prompt_style"] or preset.style
     if options["lora_rank"] is not None:
         machine = dataclasses.replace(machine, lora_rank=options["lora_rank"])

@@ -25,6 +25,7 @@ FIELDS = (
     "valid_share",
     "mean_reward",
     "mean_delta_s",
+    "sum_delta_s",
     "reward_rate",
     "rho",
     "best_validation_score",
@@ -37,6 +38,9 @@ FIELDS = (
     "execution_s",
     *(f"{phase}_s" for phase in PHASES),
 )
+
+#: The private test is of a script that was the best before the run went on.
+OUTDATED = "outdated"
 
 Row = dict[str, Any]
 
@@ -107,11 +111,14 @@ def row_of(
             "valid_share": valid / known,
             "mean_reward": reward / known,
             "mean_delta_s": seconds / known,
+            "sum_delta_s": seconds,
             "reward_rate": value / seconds,
         }
     final = best_final(folder)
     if final is None:
         return row
+    if final["validation_score"] != last["best_score"]:
+        return row | {"test_status": OUTDATED}
     return row | {
         "test_status": final["status"],
         "test_score": final["score"],
@@ -131,6 +138,16 @@ def write_rows(path: Path, rows: Iterable[Row]) -> None:
     table.writeheader()
     table.writerows(rows)
     write_through(path, text.getvalue().encode("utf-8"))
+
+
+def pooled_rate(rows: Sequence[Row]) -> float | None:
+    """Reward per second of all runs' attempts together: sum over sum."""
+    rows = [row for row in rows if row["reward_rate"] is not None]
+    seconds = [float(row["sum_delta_s"]) for row in rows]
+    earned = [
+        float(row["reward_rate"]) * s for row, s in zip(rows, seconds, strict=True)
+    ]
+    return sum(earned) / sum(seconds) if sum(seconds) > 0 else None
 
 
 def mean(rows: Sequence[Row], name: str) -> float | None:

@@ -15,6 +15,7 @@ from experiments.loop.protocol import PROTOCOLS, Protocol, get_protocol
 from experiments.loop.schedule import CLOCKS, Budget
 from experiments.tasks.mlebench import choose_source
 from experiments.tasks.registry import Task, TaskError, get_task, load_tasks
+from experiments.tasks.rewards import PAPER_FAILURE
 
 FINALS = ("best", "chains", "none")
 ISOLATION = ("auto", "posix", "landlock", "namespaces", "full")
@@ -180,6 +181,12 @@ def protocol_of(name: str, preset: Preset, options: Mapping[str, Any]) -> Protoc
         value = options.get(flag)
         if value is not None and not 1 <= value <= 1_000_000:
             raise UsageError(f"--{flag}={value}: must be 1 to 1000000")
+    kind = options.get("reward") or base.rule.kind
+    if kind == "paper" and options.get("failure_penalty") is not None:
+        raise UsageError(
+            f"--failure_penalty: a failure's reward is {PAPER_FAILURE:g} under the "
+            "paper's rule; leave it out, or choose --reward=gain"
+        )
     try:
         rule = dataclasses.replace(
             base.rule,
@@ -271,6 +278,31 @@ def longer(settings: Settings, seconds: float | None, steps: int | None) -> Sett
         budget = settings.budget.extended(seconds, steps)
     except ValueError as error:
         raise UsageError(f"--resume: {error}") from None
+    return dataclasses.replace(settings, budget=budget)
+
+
+def check_reward(protocol: Protocol, tasks: Sequence[str]) -> None:
+    """Refuse a reward under which every crash would be worth more than any script.
+
+    Raises:
+        UsageError: losses as rewards, and failures that lose nothing.
+    """
+    rule = protocol.rule
+    if rule.kind != "raw" or rule.failure_penalty > 0:
+        return
+    losses = [name for name in tasks if not get_task(name).higher_is_better]
+    if losses:
+        raise UsageError(
+            f"--reward=raw: on {', '.join(losses)} the metric is a loss, so every "
+            "reward is below 0, a failure's is 0, and a policy would learn to fail; "
+            "use --reward=gain, or give --failure_penalty above the worst loss"
+        )
+
+
+def same_limits(settings: Settings, stored: Settings) -> Settings:
+    """With the stored run's seconds and steps, on the clock that was asked for."""
+    limits = {"seconds": stored.budget.seconds, "steps": stored.budget.steps}
+    budget = dataclasses.replace(settings.budget, **limits)
     return dataclasses.replace(settings, budget=budget)
 
 

@@ -14,7 +14,7 @@ from experiments import rundir
 from experiments.cli import UsageError
 from experiments.loop import track
 from experiments.loop.console import Screen
-from experiments.loop.errors import LedgerError, LoopError, Stopped
+from experiments.loop.errors import Diverged, LedgerError, LoopError, Stopped
 from experiments.loop.ledger import read
 from experiments.loop.recorded import METRICS
 from experiments.loop.results import Row, empty_row, row_of, run_folder
@@ -39,8 +39,9 @@ def _is_known(error: Exception) -> bool:
 def read_state(folder: Path) -> dict[str, Any]:
     """What became of a task: its ``status``, and why.
 
-    Statuses: ``new``, ``running``, ``stopped``, ``failed``, ``done``, ``test lost``
-    (all but a score on the private test, which the machinery lost) and ``replayed``.
+    Statuses: ``new``, ``running``, ``stopped``, ``failed``, ``diverged`` (an update was
+    not finite, and would not be again), ``done``, ``test lost`` (all but a score on the
+    private test, which the machinery lost) and ``replayed``.
     """
     try:
         state = json.loads((folder / STATE).read_text("utf-8"))
@@ -132,7 +133,8 @@ def run_tasks(
         except Exception as error:
             screen.end()
             reason = _reason(error, place)
-            _keep_state(place, {"status": "failed", "reason": reason})
+            status = "diverged" if isinstance(error, Diverged) else "failed"
+            _keep_state(place, {"status": status, "reason": reason})
             screen.fail(f"{short}: {reason}")
             failed.append(short)
         else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from experiments import rundir
 from experiments.loop.accounts import Cell
 from experiments.loop.attempts import Scoring
-from experiments.loop.errors import LoopError
+from experiments.loop.errors import Diverged
 from experiments.loop.final import FinalScoring
 from experiments.loop.policy import Policy
 from experiments.loop.results import run_folder
@@ -84,7 +84,8 @@ def cells_of(
     if protocol.rule.kind == "gain" and grader.baseline is None:
         raise TaskError(
             f"{task.short}: the sample submission has no score on these answers, so "
-            "there is no gain over it; use --reward=raw"
+            "there is no gain over it; use --reward=raw (with --failure_penalty above "
+            "the worst loss, where the metric is one)"
         )
     return [
         Cell(
@@ -172,7 +173,7 @@ class TaskRun:
                 lost = self._final(loops, pool)
         if diverged:
             more = f" (and {len(diverged) - 1} more)" if diverged[1:] else ""
-            raise LoopError(f"{diverged[0]}{more}")
+            raise Diverged(f"{diverged[0]}{more}")
         return lost
 
     def _loop(

@@ -37,7 +37,7 @@ class Tracker:
         from tensorboardX import SummaryWriter
 
         self._writer = SummaryWriter(
-            str(folder / "tb"), purge_step=next_step or None, flush_secs=10
+            str(folder / "tb"), purge_step=next_step, flush_secs=10
         )
 
     def step(self, metrics: dict[str, Any]) -> None:

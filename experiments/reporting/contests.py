@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+from experiments.loop.arms import ARMS
 from experiments.reporting import numbers
 from experiments.reporting.load import Experiment
 from experiments.reporting.numbers import Interval
@@ -103,19 +104,20 @@ def hint(found: Sequence[Contest]) -> str:
 
 
 def rivals(experiment: Experiment, task: Task) -> tuple[str, str] | None:
-    """rpg against vanilla where both are there, else the task's two best rates."""
+    """The two arms to compare; None where there is one alone.
+
+    rpg against vanilla where both are there, else rpg against the first of the others,
+    else the first of the others against vanilla, else the first two. Never by what came
+    out: the better of two would then always be in question, and always ahead.
+    """
     arms = experiment.arms(task)
-    if len(arms) < 2:
+    order = [name for name in ARMS if name in arms]
+    order += sorted(set(arms) - set(order))
+    if len(order) < 2:
         return None
-    if "rpg" in arms and "vanilla" in arms:
-        return "rpg", "vanilla"
-    rate = {
-        arm: numbers.rate_interval(numbers.units(experiment.of(task, arm), "seeds"))
-        for arm in arms
-    }
-    ranked = sorted(arms, key=lambda arm: -(rate[arm].value if rate[arm].value ==
-                                            rate[arm].value else -1e300))  # fmt: skip
-    return ranked[0], ranked[1]
+    if "vanilla" in order and "rpg" not in order:
+        return next(name for name in order if name != "vanilla"), "vanilla"
+    return order[0], order[1]
 
 
 def contests(experiment: Experiment) -> list[Contest]:

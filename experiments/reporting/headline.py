@@ -27,6 +27,8 @@ def headline(experiment: Experiment, found: Sequence[Contest]) -> str:
     pairs = {(c.first, c.second) for c in found}
     if len(found) == 1 or len(pairs) > 1:
         text = " ".join(c.sentence() for c in found[:3])
+        if found[3:]:
+            text += f" And {len(found) - 3} further tasks: see the table of contests."
         return " ".join([text, *_others(experiment, found)])
     (first, second) = next(iter(pairs))
     missing = [c.task.short for c in found if not c.measured]
@@ -56,7 +58,7 @@ def headline(experiment: Experiment, found: Sequence[Contest]) -> str:
 
 
 def _others(experiment: Experiment, found: Sequence[Contest]) -> list[str]:
-    """Arms beside the two that earned the most per second, if there are any."""
+    """Arms beside the two with the highest rate, if there are any."""
     best: dict[str, list[str]] = {}
     for contest in found:
         rates = {
@@ -72,7 +74,7 @@ def _others(experiment: Experiment, found: Sequence[Contest]) -> list[str]:
     if not best:
         return []
     parts = [f"{arm} on {', '.join(names)}" for arm, names in best.items()]
-    return [f"Of all arms the most was earned by {'; '.join(parts)}."]
+    return [f"Of all arms the most per second was earned by {'; '.join(parts)}."]
 
 
 def _gains(found: Sequence[Contest]) -> str:
@@ -232,8 +234,9 @@ def cautions(experiment: Experiment) -> list[str]:
         )
     if numbers.rule_of(experiment.cells[0]).kind == "raw":
         out.append(
-            "The reward is the raw metric: it has no zero, so that a rate says little, "
-            "and where it is negative (losses) seconds are paid instead of charged."
+            "The reward is the raw metric: it has no zero, so that a rate says little. "
+            "Prices are floored at 0: where rewards are negative (losses), seconds "
+            "cost nothing."
         )
     if len(set(_machines(experiment))) > 1:
         out.append("The runs are from different machines: seconds are not comparable.")

@@ -209,7 +209,7 @@ def read_attempts(path: Path, steps: int) -> Attempts:
 
 def _read_metrics(path: Path) -> tuple[int, dict[str, np.ndarray], dict[str, float]]:
     rows = [record for _, record in read(path)] if path.exists() else []
-    names = ("step", "rho", "rho_next", "on_policy_rate", "finished_at")
+    names = ("step", "rho", "rho_next", "on_policy_rate", "best_score", "finished_at")
     columns = {name: _column(rows, name) for name in names}
     used = [row.get("used", {}) for row in rows]
     columns["total_s"] = _column(used, "total")

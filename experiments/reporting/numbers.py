@@ -206,8 +206,9 @@ def interval_note(units: Sequence[tuple[str, int]]) -> str:
         out.append(f"Intervals are percentile bootstraps over {text} seeds.")
         if low < 8:
             out.append(
-                "So few make them too narrow: of three seeds such an interval is "
-                "their range, which holds the truth about three times in four."
+                "So few make them too narrow: of three seeds the interval of one arm "
+                "is their range, which holds the truth about three times in four; that "
+                "of a difference of arms is narrower than the seeds' differences."
             )
     if len(seeds) < len(units):
         where = " in tasks where" if seeds else ", as"

@@ -64,7 +64,7 @@ def failed(root: Path) -> list[str]:
     out = []
     for path in sorted(root.glob(f"*/{STATE}")):
         state = _state(path.parent)
-        if state.get("status") in ("failed", "stopped"):
+        if state.get("status") in ("failed", "diverged", "stopped"):
             reason = " ".join(str(state.get("reason", "")).split())
             line = f"{path.parent.name}: {state['status']}"
             out.append(f"{line}: {reason}" if reason else line)
@@ -76,9 +76,11 @@ def stopped(cell: Cell) -> str | None:
     status = _state(cell.folder.resolve().parent.parent).get("status")
     if status in ("done", "replayed"):
         return None
+    early = "its private test is of an earlier best script" if _outdated(cell) else ""
     if cell.progress is not None and cell.progress < 1:
         share = f"{100 * cell.progress:.0f}% of its budget"
-        return f"{cell.name}: {cell.steps} steps, {share}"
+        line = f"{cell.name}: {cell.steps} steps, {share}"
+        return f"{line}; {early}" if early else line
     if left := cell.attempts.left_out:
         return (
             f"{cell.name}: stopped within step {cell.steps}; its {left} attempts are "
@@ -86,4 +88,10 @@ def stopped(cell: Cell) -> str | None:
         )
     if status is not None and not cell.final:
         return f"{cell.name}: no score on the private test yet"
-    return None
+    return f"{cell.name}: {early}" if early else None
+
+
+def _outdated(cell: Cell) -> bool:
+    """Whether the run went on and found a better script than the one tested."""
+    tested = [r.get("validation_score") for r in cell.final if r.get("best")]
+    return bool(tested) and tested[-1] != cell.metrics["best_score"][-1]
