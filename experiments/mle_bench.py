@@ -249,7 +249,7 @@ def train() -> int:
     from experiments import rundir
     from experiments.loop.places import Places, check_folder, check_tasks
     from experiments.loop.resolve import show
-    from experiments.loop.settings import longer, same_limits
+    from experiments.loop.settings import longer, read_settings, same_limits
 
     if REPLAY.value is not None and RESUME.value:
         raise cli.UsageError("--replay starts anew: leave out --resume")
@@ -268,7 +268,7 @@ def train() -> int:
         limited = any(flags.FLAGS[name].present for name in ("budget", "steps"))
         if RESUME.value and not limited:
             # A preset's budget is for new runs; a longer one is asked for by name.
-            settings = same_limits(settings, _stored(OUT.value, "resume"))
+            settings = same_limits(settings, read_settings(Path(OUT.value)))
     tasks = settings.tasks
     name = tasks[0] if len(tasks) == 1 else f"{len(tasks)}-tasks"
     name += "-replay" if REPLAY.value is not None else ""

@@ -344,21 +344,21 @@ def test_stored_settings_allow_no_others(tmp_path):
     assert "leave out --steps" in error
 
 
-def test_a_task_named_again_keeps_the_stored_budget(tmp_path):
+def test_a_task_named_again_keeps_the_stored_budget(tmp_path, capsys):
     flags = ("--task=spooky-author", "--data=synthetic", "--dry-run")
-    budgets = []
-    for more in (["--budget=60"], [], ["--budget=90"]):
-        out = [f"--out={tmp_path}/run", *(["--resume"] if budgets else [])]
-        code, shown, err = command(*flags, *more, *out)
-        assert (code, err) == (0, "")
-        shown = json.loads(shown)
-        budgets.append(shown["budget"]["seconds"])
-        if not (tmp_path / "run").exists():
-            (tmp_path / "run").mkdir()
-            del shown["out"]
-            stored = json.dumps({"config": shown})
-            (tmp_path / "run" / "config.json").write_text(stored)
-    assert budgets == [60.0, 60.0, 90.0]
+
+    def seconds(*more):
+        code, error = in_process(*flags, f"--out={tmp_path}", *more)
+        assert (code, error) == (0, "")
+        shown = json.loads(capsys.readouterr().out)
+        del shown["out"]
+        if "--resume" not in more:
+            (tmp_path / "config.json").write_text(json.dumps({"config": shown}))
+        return shown["budget"]["seconds"]
+
+    assert seconds("--budget=60") == 60.0
+    assert seconds("--resume") == 60.0
+    assert seconds("--resume", "--budget=90") == 90.0
 
 
 def test_dry_run_shows_what_would_run(tmp_path):

@@ -156,16 +156,19 @@ def test_one_record_per_run_id():
 
 
 def test_a_job_handed_in_while_the_pool_closes_ends(monkeypatch):
-    pool = _pool()
-    real, waiting = pool._queue.put, threading.Event()
+    pool, waiting = _pool(), threading.Event()
+    real = pool._queue
 
-    def put(task):
-        if task is not None and not waiting.is_set():
-            waiting.set()
-            time.sleep(0.3)  # the other thread closes meanwhile
-        real(task)
+    class Slow:
+        get = real.get
 
-    monkeypatch.setattr(pool._queue, "put", put)
+        def put(self, task):
+            if task is not None and not waiting.is_set():
+                waiting.set()
+                time.sleep(0.3)  # the other thread closes meanwhile
+            real.put(task)
+
+    monkeypatch.setattr(pool, "_queue", Slow())
     futures = []
     late = threading.Thread(target=lambda: futures.append(pool.submit(job("1"))))
     late.start()
