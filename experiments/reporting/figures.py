@@ -56,6 +56,29 @@ def _line(axis: "Axes", arm: str, x, mean, se, *, step: bool = False) -> None:
         )
 
 
+def _leave_out_ruins(axis: "Axes", budget: Budget, ends: Sequence[float]) -> None:
+    """Cut the y axis where scores are far worse than the sample submission's.
+
+    One script that predicts nonsense would flatten everything that follows it.
+    """
+    worse = -1.0 if budget.task.higher_is_better else 1.0
+    gains = [worse * (budget.baseline - mean) for mean in ends] or [0.0]
+    edge = budget.baseline + worse * min(gains)
+    worst = max(axis.get_ylim(), key=lambda y: worse * y)
+    # All is shown where an arm ends no better than the sample, or in no number.
+    if not (min(gains) > 0 and worse * (worst - edge) > min(gains)):
+        return
+    axis.set_ylim(*sorted((budget.baseline - worse * 1.2 * max(gains), edge)))
+    axis.annotate(
+        "worse scores are not shown",
+        xy=(0.99, 0.02 if worse < 0 else 0.98),
+        xycoords="axes fraction",
+        ha="right",
+        va="bottom" if worse < 0 else "top",
+        fontsize=9,
+    )
+
+
 def budget_panel(budget: Budget) -> Panel:
     """Best so far against seconds on one clock, one line an arm."""
 
@@ -67,14 +90,15 @@ def budget_panel(budget: Budget) -> Panel:
             ends.append((arm, line.time[-1], line.mean[-1], look(arm).colour))
         axis.axhline(budget.baseline, color=INK, linewidth=0.8, linestyle=":")
         axis.set_xlim(0, budget.end or 1.0)
+        _leave_out_ruins(axis, budget, [mean for _, _, mean, _ in ends])
         axis.set_ylabel(score_label(budget.task, budget.curve))
         axis.set_xlabel(f"{budget.clock} seconds per chain")
         axis.set_title(f"{budget.task.short}: {budget.clock} clock")
         if budget.until < 0.98 * budget.end:
             axis.axvline(budget.until, color=INK, linewidth=0.8, linestyle="--")
-            # In the corner that curves stay out of: ahead of them, or behind.
-            early = budget.until < 0.4 * budget.end
-            top = budget.task.higher_is_better == early
+            # Above or below the curves, where there is more room.
+            near = [y for arm in budget.chains for y in budget.at(arm, budget.until)]
+            top = np.mean(near) < np.mean(axis.get_ylim())
             axis.annotate(
                 "all chains\ngot here",
                 xy=(budget.until, 0.9 if top else 0.1),
@@ -213,10 +237,12 @@ def rates_panel(experiment: Experiment) -> Panel:
         if not once:
             axis.set_title("no arm earned anything")
             return
-        legend = axis.figure.legend(
+        # The axis's own, not the figure's: a page cuts panels from their figure.
+        legend = axis.legend(
             once.values(),
             once.keys(),
-            loc="outside upper center",
+            loc="lower center",
+            bbox_to_anchor=(0.5, 1.0),
             ncols=min(len(once), 3),
             frameon=False,
         )
