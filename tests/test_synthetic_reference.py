@@ -89,19 +89,15 @@ def test_copy_gains_nothing_and_gains_order_scripts(run, short, capsys):
     ranked = sorted(outcomes.values(), key=lambda o: sign * o.score)
     gains = [o.gain for o in ranked]
     assert gains == sorted(gains)
+    if short == "spooky-author":
+        # The paper's example: counts and a linear model, against 1,200 boosted trees.
+        assert outcomes["cheap"].score < outcomes["dear"].score
+        assert outcomes["dear"].gain > 0.0
     with capsys.disabled():
         for name, o in outcomes.items():
             print(
                 f"  {short} {name}: {o.score:.4f} gain {o.gain:.3f} {o.seconds:.2f} s"
             )
-
-
-@pytest.mark.slow
-def test_counts_and_regression_beat_boosted_trees_on_spooky_author(run):
-    """The paper's example: counts and a linear model, against 1200 trees."""
-    cheap, dear = run("spooky-author", "cheap"), run("spooky-author", "dear")
-    assert cheap.score < dear.score
-    assert dear.gain > 0.0
 
 
 @pytest.mark.slow
