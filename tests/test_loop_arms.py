@@ -6,7 +6,7 @@ import loop_help as helper
 import numpy as np
 import pytest
 
-from experiments.loop.arms import ARMS, Arm, get_arm, price
+from experiments.loop.arms import ARMS, Arm, get_arm, in_words, price
 from experiments.loop.protocol import PAPER, PROTOCOLS, SOUND, get_protocol
 from experiments.loop.signals import Rows, make_signals
 from experiments.loop.trainer import Loop
@@ -170,3 +170,13 @@ def test_rows_that_the_machinery_lost_take_no_part():
     assert out.relative[1] == out.advantage[1] == out.weight[1] == out.charged[1] == 0
     expected = (0.5 - 0.2) - (0.1 - 0.4)
     np.testing.assert_allclose(out.advantage[[0, 2]], [expected, -expected], rtol=1e-6)
+
+
+def test_what_an_arm_learns_from_is_said_as_its_switches_are():
+    said = {name: in_words(arm) for name, arm in ARMS.items()}
+    assert said["rpg"] == "learns from reward − ρ̂ · seconds"
+    assert said["vanilla"] == "learns from reward"
+    assert said["search-only"].startswith("no training")
+    assert said["ratio"] == "learns from reward / seconds"
+    assert "0.25 · seconds" in in_words(get_arm("fixed-price", fixed_price=0.25))
+    assert len(set(said.values())) == len(said)  # arms differ, and so do their words

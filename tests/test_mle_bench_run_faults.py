@@ -245,6 +245,7 @@ def test_a_damaged_run_costs_its_own_row_alone(tmp_path, cache, capsys):
     assert "leaf-classif/vanilla/seed-0: left out" in page
     assert "Only vanilla was run" in page
     assert f"report  {experiment.out}" in text
+    assert "result  Only vanilla was run" in text
 
 
 def test_a_second_process_is_refused_before_anything_starts(tmp_path, cache):

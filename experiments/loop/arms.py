@@ -98,6 +98,23 @@ def get_arm(name: str, *, fixed_price: float | None = None) -> Arm:
     return arm
 
 
+def in_words(arm: Arm) -> str:
+    """What an arm learns from (or ranks by), in a few words."""
+    choice = arm.advantage_price if arm.gradient else arm.ranking_price
+    prices = {
+        "estimated": "ρ̂",
+        "fixed": f"{arm.fixed_price:g}",
+        "on-policy": "the batch's rate",
+    }
+    signal = f"reward − {prices[choice]} · seconds" if choice in prices else "reward"
+    if arm.signal == "ratio":
+        signal = "reward / seconds"
+    if not arm.gradient:
+        return f"no training; goes on from the scripts of highest {signal}"
+    weighted = ", long attempts weigh more" if arm.weight == "duration" else ""
+    return f"learns from {signal}{weighted}"
+
+
 def price(choice: str, arm: Arm, *, estimated: float, on_policy: float) -> float:
     """The price of a second, reward per second.
 

@@ -22,9 +22,15 @@ from experiments.loop.phases import PHASES
 from experiments.loop.results import Row, mean, pooled_rate
 from experiments.loop.schedule import Budget
 from experiments.loop.trainer import Loop
-from experiments.tasks.registry import Task
+from experiments.tasks.registry import Task, get_task
 
 _WIDTH = 118  # of tables in a file
+_COLUMNS_EXPLAINED = (
+    "n: runs (seeds). valid: share of scripts that got a score. reward, δ s: reward "
+    "and seconds of an attempt. reward/s: all rewards over all seconds, what rpg is "
+    "after. best val.: best score on the validation split; test: that script's score "
+    "on the private test (↑ higher is better, ↓ lower)."
+)
 COLUMNS = ("step", "budget", "ρ̂ /s", "reward", "valid", "δ s", "best score")
 
 
@@ -208,7 +214,7 @@ class Screen:
             part = [r for r in rows if (r["task"], r["arm"]) == (task, arm)]
             medals = [row["medal"] for row in part if row["medal"]]
             table.add_row(
-                task,
+                f"{task} {'↑' if get_task(task).higher_is_better else '↓'}",
                 arm,
                 str(len(part)),
                 number(mean(part, "steps"), ".3g"),
@@ -220,6 +226,8 @@ class Screen:
                 number(mean(part, "test_score"), ".5g"),
                 ", ".join(medals) or "–",
             )
+        table.caption = _COLUMNS_EXPLAINED
+        table.caption_justify = "left"
         self.console.print(table)
         shares = phase_shares(rows)
         if shares:

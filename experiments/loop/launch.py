@@ -147,16 +147,20 @@ def _write(rows: list[Row], folder: Path, screen: Screen) -> bool:
 def _report(folder: Path, screen: Screen) -> None:
     """Build the report; a failure there costs no result."""
     try:
-        from experiments.reporting.build import build_report
+        from experiments.reporting.build import build
 
-        path = build_report([folder], leave_out_damaged=True)
+        report = build([folder], leave_out_damaged=True)
     except Exception as error:
         screen.fail(
             f"the report could not be made ({type(error).__name__}: {error}); the "
             f"results are safe: python -m experiments.report {folder}"
         )
     else:
-        screen.say(f"report  {path}")
+        screen.say(f"result  {report.headline}")
+        rates = [f for f in report.files if f.name == "rates.png"]
+        for file in rates:
+            screen.say(f"figure  {file}")
+        screen.say(f"report  {report.page} (open it in a browser)")
 
 
 def _where(

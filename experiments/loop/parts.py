@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.cli import UsageError
+from experiments.loop.arms import in_words
 from experiments.loop.clock import WORK_CLOCK
 from experiments.loop.console import Screen
 from experiments.loop.machine import prepare_engine, slot_cores
@@ -141,10 +142,6 @@ def first_screen(
 ) -> list[tuple[str, str]]:
     """What will run, in words: (name, text) lines."""
     protocol = settings.protocol
-    arms = ", ".join(
-        f"{arm.name}={arm.fixed_price:g}" if arm.name == "fixed-price" else arm.name
-        for arm in settings.arms
-    )
     runs = len(settings.tasks) * len(settings.arms) * len(settings.seeds)
     facts = [
         ("data", _data(settings)),
@@ -157,7 +154,8 @@ def first_screen(
         ("clock", _clock(settings)),
         ("sandbox", _sandbox(settings, engine)),
         ("budget", f"{_budget(settings)} for each of {runs} runs"),
-        ("arms", f"{arms}; {protocol.chains} chains each"),
+        *_arms(settings),
+        ("chains", f"{protocol.chains} a run: scripts improved side by side"),
         ("seeds", ", ".join(map(str, settings.seeds))),
         ("folder", str(places.out)),
     ]
@@ -169,6 +167,13 @@ def first_screen(
             what += " and the embedded policy"
         facts.append(("note", f"{what}: results say nothing about the real benchmark"))
     return facts
+
+
+def _arms(settings: Settings) -> list[tuple[str, str]]:
+    lines = [f"{arm.name}: {in_words(arm)}" for arm in settings.arms]
+    if any("ρ̂" in line for line in lines):
+        lines.append("(ρ̂: price of a second, an estimate of the reward it could earn)")
+    return [("" if at else "arms", line) for at, line in enumerate(lines)]
 
 
 def _data(settings: Settings) -> str:
@@ -210,7 +215,7 @@ def _budget(settings: Settings) -> str:
     if budget.seconds is not None:
         limits.append(f"{budget.seconds:g} s {words[budget.clock]}")
     if budget.steps is not None:
-        limits.append(f"{budget.steps} steps")
+        limits.append(f"{budget.steps} step" + "s" * (budget.steps != 1))
     return " or ".join(limits)
 
 
