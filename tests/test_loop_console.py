@@ -15,9 +15,9 @@ ROW = {
 }  # fmt: skip
 
 
-def shown(*rows):
+def shown(*rows, width=118):
     out = io.StringIO()
-    Screen(Console(file=out, width=118)).results(rows)
+    Screen(Console(file=out, width=width)).results(rows)
     return out.getvalue()
 
 
@@ -42,3 +42,12 @@ def test_every_column_is_explained():
     text = " ".join(shown({**ROW, "data": "synthetic-small"}).split())
     for name in ("n:", "valid:", "reward, δ s:", "reward/s:", "best val.:", "test:"):
         assert name in text
+
+
+def test_no_number_is_cut_on_a_terminal_of_eighty_columns():
+    row = {**ROW, "task": "spooky-author", "arm": "duration-weighted"}
+    row |= {"data": "synthetic-small", "test_score": 0.40232, "steps": 12.7}
+    text = shown(row, width=80)
+    assert "0.40232" in text
+    assert "duration" in text
+    assert "…" not in text

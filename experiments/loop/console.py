@@ -54,7 +54,12 @@ def _grid(title: str, names: Sequence[str], left: int = 1) -> Table:
         collapse_padding=True,
     )
     for at, name in enumerate(names):
-        table.add_column(name, justify="left" if at < left else "right", no_wrap=True)
+        table.add_column(
+            name,
+            justify="left" if at < left else "right",
+            no_wrap=name not in ("task", "arm"),  # names give way to numbers
+            overflow="fold",
+        )
     return table
 
 
