@@ -223,6 +223,7 @@ def test_damaged_weights_are_reported(params, padded):
         ({"top_p": 0.0}, "top_p"),
         ({"rows": [0]}, "rows"),
         ({"progress_every": 0, "progress": print}, "progress_every"),
+        ({"presence_penalty": float("nan")}, "presence_penalty must be finite"),
         ({"logit_mask": np.zeros(VOCAB, bool)}, "forbids every token"),
         ({"logit_mask": np.ones(VOCAB + 1, bool)}, "vocabulary"),
         ({"logit_mask": np.ones((3, VOCAB), bool)}, "logit_mask"),

@@ -7,6 +7,7 @@ a few programs and not one per prompt length.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -128,8 +129,10 @@ def sample(
     prompts, prompt_mask = np.asarray(prompts), np.asarray(prompt_mask, bool)
     _check_prompts(prompts, prompt_mask, config)
     _check_settings(
-        max_new_tokens, num_samples, temperature, top_k, top_p, progress_every
+        max_new_tokens, num_samples, temperature, top_k, top_p, presence_penalty
     )
+    if progress_every < 1:  # the loop would never move on
+        raise ValueError(f"progress_every must be at least 1, got {progress_every}")
     batch = len(prompts) * num_samples
     stop = tuple(
         int(s) for s in (config.eos_token_id if stop_ids is None else stop_ids)
@@ -241,7 +244,7 @@ def _check_settings(
     temperature: float,
     top_k: int | None,
     top_p: float | None,
-    progress_every: int,
+    presence_penalty: float,
 ) -> None:
     if max_new_tokens < 1 or num_samples < 1:
         raise ValueError("max_new_tokens and num_samples must be at least 1")
@@ -251,8 +254,8 @@ def _check_settings(
         raise ValueError(f"top_k must be at least 1, got {top_k}")
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"top_p must lie in (0, 1], got {top_p}")
-    if progress_every < 1:  # the loop would never move on
-        raise ValueError(f"progress_every must be at least 1, got {progress_every}")
+    if not math.isfinite(presence_penalty):
+        raise ValueError(f"presence_penalty must be finite, got {presence_penalty}")
 
 
 def _pad_to(
