@@ -21,7 +21,7 @@ _SAMPLE_SELDOM_S = 0.2
 # count is watched closely.
 _SAMPLE_FORKS_S = 0.004
 
-# Rest after a look at the processes, in its own lengths, and its longest.
+# Rest after a look at the processes, in its own CPU seconds, and its longest.
 _REST_PER_LOOK, _LONGEST_REST_S = 20, 2.0
 
 # PIDFD_GET_INFO with PIDFD_INFO_EXIT (Linux 6.15): uapi/linux/pidfd.h
@@ -66,6 +66,7 @@ class Supervisor:
         self.stdout = OutputTail(limits.output_kb << 10)
         self.stderr = OutputTail(limits.output_kb << 10)
         self.outcome = Outcome()
+        self._runs_on = False
 
     def run(self) -> Outcome:
         """Say 'go' and watch until the main process has ended or must be stopped."""
@@ -109,13 +110,18 @@ class Supervisor:
                 outcome.killed_by = "output_limit"
                 break
             if now >= next_sample:
-                full = now >= next_full
+                full, used = now >= next_full, time.thread_time()
                 outcome.killed_by = self._sample(full=full)
                 if outcome.killed_by:
+                    # Seen here, it runs on until it is killed. A control group's
+                    # verdict is about processes that the kernel has killed.
+                    self._runs_on = self._group is None
                     break
-                # While it looks, no exit is seen: what is dear is done seldom.
-                spent = time.monotonic() - now
-                rest = min(_LONGEST_REST_S, _REST_PER_LOOK * spent)
+                # While it looks, no exit is seen: what is dear is done seldom. In CPU
+                # time: a look that had to wait for a core is not a dear one, and a
+                # long rest after it would leave memory unwatched.
+                used = time.thread_time() - used
+                rest = min(_LONGEST_REST_S, _REST_PER_LOOK * used)
                 if full:
                     next_full = now + max(self._sample_s, rest)
                 next_sample = now + tick if self._watch_forks else next_full
@@ -139,7 +145,7 @@ class Supervisor:
     def finish(self) -> None:
         """After an exit: wait briefly for the gate's report on how it ended."""
         outcome = self.outcome
-        if outcome.killed_by in ("", "oom", "pids_limit"):
+        if not self._runs_on and outcome.killed_by in ("", "oom", "pids_limit"):
             deadline = time.monotonic() + 1.0
             poll = select.poll()
             poll.register(self._box.ctrl.fileno(), select.POLLIN)

@@ -69,6 +69,23 @@ def test_memory_of_a_process_without_its_first_thread_counts(level):
 
 
 @pytest.mark.skipif(not has(Level.NAMESPACES), reason="needs user namespaces")
+def test_who_is_seen_above_the_limit_does_not_run_on():
+    # A line every 10 ms from the moment when the memory is held: 500 in all.
+    text = """
+import mmap, time
+block = mmap.mmap(-1, 300 << 20)
+block.write(b"m" * (300 << 20))
+for _ in range(500):
+    print("line", flush=True)
+    time.sleep(0.01)
+"""
+    record = run_script(job(text, memory_mb=128), level=Level.NAMESPACES)
+    assert record.status == "oom"
+    # Seen within some samples of 50 ms; it used to get a second more.
+    assert record.stdout_bytes < 60 * len("line\n")
+
+
+@pytest.mark.skipif(not has(Level.NAMESPACES), reason="needs user namespaces")
 def test_pages_shared_after_a_fork_count_once_and_walking_them_is_not_charged():
     text = """
 import os, time
