@@ -54,13 +54,12 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=find_packages(
-        include=["rpg_jax", "rpg_jax.*", "sandbox_exec", "sandbox_exec.*"]
-    ),
+    packages=find_packages(include=["rpg_jax*", "sandbox_exec*", "rpg_tasks*"]),
     package_data={
         "rpg_jax": ["py.typed"],
         "rpg_jax.llm": ["tiny/*"],
         "sandbox_exec": ["py.typed"],
+        "rpg_tasks": ["py.typed", "tasks.toml", "prompts/templates/*"],
     },
     install_requires=[
         JAX,

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from experiments.corpus.writing import parses
-from experiments.loop.policy_llm import LLMOptions, LLMPolicy, ppo_hyper
-from experiments.loop.presets import TINY
-from experiments.loop.protocol import SOUND
-from experiments.loop.signals import Signals
-from experiments.tasks import prepare_task
-from experiments.tasks.prompts import NoScript, extract_script, prompt
+from experiments.config.presets import TINY
+from experiments.config.protocol import SOUND
+from experiments.loop.learn import Signals
+from experiments.policies.llm import LLMOptions, LLMPolicy, ppo_hyper
+from experiments.teaching.writing import parses
 from rpg_jax.llm import load_pretrained, load_tokenizer
+from rpg_tasks import prepare_task
+from rpg_tasks.prompts import NoScript, extract_script, prompt
 
 
 def probe(

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from absl import flags
 
-from experiments import cli, rundir
+from experiments import cli
 from experiments.cli import DRY_RUN, OUT, RESUME, SEED
+from experiments.records import rundir
 
 ENVS = flags.DEFINE_list("env", ["E3"], "Environments, E1 to E4, or all.")
 ARMS = flags.DEFINE_list("arms", ["64"], "Numbers of arms K, SKIP not counted.")

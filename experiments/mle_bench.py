@@ -19,8 +19,8 @@ from absl import flags
 
 from experiments import cli
 from experiments.cli import DRY_RUN, OUT, RESUME, SEED
-from experiments.tasks import TaskError, commands, get_task
-from experiments.tasks.prompts import STYLES
+from rpg_tasks import TaskError, commands, get_task
+from rpg_tasks.prompts import STYLES
 
 TASK = flags.DEFINE_list("task", None, "Task: short name, comma list, or all.")
 # Data
@@ -209,8 +209,8 @@ def resolve() -> Any:
     Raises:
       UsageError: a flag is out of range, or names something that is not there.
     """
-    from experiments.loop import parts
-    from experiments.loop import resolve as loop
+    from experiments.running import parts
+    from experiments.running import resolve as loop
 
     return loop.resolve_settings(
         {name: flags.FLAGS[name].value for name in _setting_flags()},
@@ -226,7 +226,7 @@ def _setting_flags() -> list[str]:
 
 def _stored(folder: str, what: str) -> Any:
     """The settings of a run's folder; flags that would change them are refused."""
-    from experiments.loop.settings import read_settings
+    from experiments.config.settings import read_settings
 
     allowed = ("model",) if what == "replay" else ("budget", "steps")
     given = [
@@ -246,10 +246,10 @@ def train() -> int:
     """Resolves the flags, then runs the experiment."""
     import dataclasses
 
-    from experiments import rundir
-    from experiments.loop.places import Places, check_folder, check_tasks
-    from experiments.loop.resolve import show
-    from experiments.loop.settings import longer, read_settings, same_limits
+    from experiments.config.settings import longer, read_settings, same_limits
+    from experiments.records import rundir
+    from experiments.running.places import Places, check_folder, check_tasks
+    from experiments.running.resolve import show
 
     if REPLAY.value is not None and RESUME.value:
         raise cli.UsageError("--replay starts anew: leave out --resume")
@@ -284,10 +284,10 @@ def train() -> int:
     check_tasks(settings, places)
     check_folder(places.out, resume=RESUME.value)
 
-    from experiments.loop.console import Screen
-    from experiments.loop.launch import launch
-    from experiments.loop.parts import real_parts
-    from experiments.loop.sweep import check_replay
+    from experiments.console.screen import Screen
+    from experiments.running.launch import launch
+    from experiments.running.parts import real_parts
+    from experiments.running.sweep import check_replay
 
     screen = Screen()
     replay = None if REPLAY.value is None else Path(REPLAY.value)

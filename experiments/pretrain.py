@@ -17,8 +17,9 @@ from typing import Any
 
 from absl import flags
 
-from experiments import cli, rundir
+from experiments import cli
 from experiments.cli import DRY_RUN, OUT, RESUME, SEED
+from experiments.records import rundir
 
 STEPS = flags.DEFINE_integer("steps", None, "Updates; by default 1,100.", lower_bound=1)
 TOKENS = flags.DEFINE_integer(
@@ -42,9 +43,9 @@ for _name in ("seed", "out", "resume", "dry_run"):
 
 
 def _settings() -> Any:
-    from experiments.corpus.teach import REFRESH
-    from experiments.corpus.training import SMOKE as SMALL
-    from experiments.corpus.training import Settings, start_digest, start_model
+    from experiments.teaching.teach import REFRESH
+    from experiments.teaching.training import SMOKE as SMALL
+    from experiments.teaching.training import Settings, start_digest, start_model
 
     settings = SMALL if SMOKE.value else Settings()
     if not math.isfinite(SHARPEN.value):
@@ -97,7 +98,7 @@ def _samples(folder: Path, data: Any, number: int = 4) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from experiments.corpus.writing import Writer, parses
+    from experiments.teaching.writing import Writer, parses
 
     writer = Writer.load(folder)
     table = Table("task", "parses", "first line of the plan", title="Samples")
@@ -115,9 +116,9 @@ def _samples(folder: Path, data: Any, number: int = 4) -> None:
 
 def _run(folder: Path, settings: Any) -> None:
     """Trains, exports and shows samples."""
-    from experiments.corpus.training import Training, start_model
-    from experiments.tasks import load_tasks, prepare_task
+    from experiments.teaching.training import Training, start_model
     from rpg_jax.llm import count_parameters
+    from rpg_tasks import load_tasks, prepare_task
 
     tasks = settings.tasks or tuple(load_tasks())
     print(f"preparing the synthetic data of {len(tasks)} tasks", flush=True)
@@ -149,9 +150,9 @@ def _run(folder: Path, settings: Any) -> None:
 
 def main() -> int:
     """Checks the flags and runs."""
-    from experiments.corpus.training import TrainingError
-    from experiments.tasks import TaskError
+    from experiments.teaching.training import TrainingError
     from rpg_jax.llm import CheckpointError
+    from rpg_tasks import TaskError
 
     try:
         settings = _settings()

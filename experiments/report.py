@@ -29,7 +29,7 @@ def main(folders: Sequence[str]) -> int:
         raise cli.UsageError(
             "name the folder of a run: python -m experiments.report RUN [RUN...]"
         )
-    from experiments.loop.errors import LedgerError
+    from experiments.config.errors import LedgerError
     from experiments.reporting.build import build
     from experiments.reporting.load import ReportError
     from experiments.reporting.terminal import show, working

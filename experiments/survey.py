@@ -15,8 +15,9 @@ from typing import Any
 
 from absl import flags
 
-from experiments import cli, rundir
+from experiments import cli
 from experiments.cli import DRY_RUN, OUT, RESUME, SEED
+from experiments.records import rundir
 
 MODEL = flags.DEFINE_string("model", "tiny", "Policy: a name or a model folder.")
 TASKS = flags.DEFINE_list("task", ["all"], "Tasks by name, or all.")
@@ -40,7 +41,7 @@ for _name in ("seed", "out", "resume", "dry_run"):
 
 
 def _config() -> dict[str, Any]:
-    from experiments.tasks import load_tasks
+    from rpg_tasks import load_tasks
 
     return {
         "model": "tiny" if MODEL.value == "tiny" else Path(MODEL.value).name,
@@ -60,8 +61,8 @@ def _reference_folder() -> Path:
 
 def _engine() -> Any:
     """Our own model's scripts run anywhere; a stranger's need a boundary."""
-    from experiments.loop.machine import prepare_engine
-    from experiments.loop.settings import isolation_of
+    from experiments.config.settings import isolation_of
+    from experiments.running.machine import prepare_engine
 
     least = isolation_of(ISOLATION.value, real=False, model=MODEL.value)
     return prepare_engine(least)
@@ -70,11 +71,11 @@ def _engine() -> Any:
 def _survey(folder: Path, config: dict[str, Any], engine: Any) -> None:
     from rich.console import Console
 
-    from experiments.corpus import survey_report
-    from experiments.corpus.run import run_scripts
-    from experiments.corpus.survey import Sample, summarise, survey_task
-    from experiments.corpus.writing import Writer
-    from experiments.tasks import prepare_task
+    from experiments.teaching import survey_report
+    from experiments.teaching.run import run_scripts
+    from experiments.teaching.survey import Sample, summarise, survey_task
+    from experiments.teaching.writing import Writer
+    from rpg_tasks import prepare_task
     from sandbox_exec import LocalPool
     from sandbox_exec.slots import available_cores
 
@@ -126,8 +127,8 @@ def _survey(folder: Path, config: dict[str, Any], engine: Any) -> None:
 
 def main() -> int:
     """Samples, runs, reports."""
-    from experiments.tasks import TaskError
     from rpg_jax.llm import CheckpointError
+    from rpg_tasks import TaskError
 
     config = _config()
     engine = _engine()

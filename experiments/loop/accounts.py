@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from experiments.loop.arms import Arm, price
-from experiments.loop.attempts import Scoring
-from experiments.loop.chains import Entry, Parents
-from experiments.loop.protocol import Protocol
-from experiments.loop.rate import RateModel
-from experiments.loop.recorded import Located, spent_s
-from experiments.loop.signals import Signals, make_signals, on_policy_rate, rows_of
-from experiments.tasks.rewards import MIN_SECONDS, oriented
+from experiments.config.arms import Arm, price
+from experiments.config.protocol import Protocol
+from experiments.loop.grade import Scoring
+from experiments.loop.learn import Signals, make_signals, on_policy_rate, rows_of
+from experiments.loop.price import RateModel
+from experiments.loop.select import Entry, Parents
+from experiments.records.recorded import Located, spent_s
+from rpg_tasks.rewards import MIN_SECONDS, oriented
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,15 +6,15 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.loop import attempts as attempt
+from experiments.config.errors import LoopError, ReplayError, Stopped
+from experiments.loop import grade as attempt
 from experiments.loop.accounts import Cell
-from experiments.loop.chains import Entry
-from experiments.loop.errors import LoopError, ReplayError, Stopped
-from experiments.loop.ledger import Ledger, read_at
-from experiments.loop.phases import Phases
-from experiments.loop.policy import Drafts, Generation, Policy
-from experiments.loop.recorded import Located, Recording, check_script
-from experiments.tasks.prompts import Attempt
+from experiments.loop.select import Entry
+from experiments.policies.base import Drafts, Generation, Policy
+from experiments.records.ledger import Ledger, read_at
+from experiments.records.phases import Phases
+from experiments.records.recorded import Located, Recording, check_script
+from rpg_tasks.prompts import Attempt
 from sandbox_exec.protocol import RunRecord
 
 

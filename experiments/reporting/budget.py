@@ -7,7 +7,7 @@ import numpy as np
 from experiments.reporting import curves, tables
 from experiments.reporting.curves import Chain, Curve
 from experiments.reporting.load import Experiment
-from experiments.tasks.registry import Task
+from rpg_tasks.registry import Task
 
 
 @dataclasses.dataclass(frozen=True)

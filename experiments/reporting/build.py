@@ -22,7 +22,7 @@ from experiments.reporting import (
 from experiments.reporting.budget import Budget
 from experiments.reporting.load import Experiment, ReportError, load
 from experiments.reporting.sheet import Sheet, write_csv
-from experiments.tasks.registry import Task
+from rpg_tasks.registry import Task
 
 PAGE = "report.html"
 

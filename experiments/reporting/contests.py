@@ -4,12 +4,12 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from experiments.loop.arms import ARMS
+from experiments.config.arms import ARMS
 from experiments.reporting import numbers
 from experiments.reporting.load import Experiment
 from experiments.reporting.numbers import Interval
 from experiments.reporting.sheet import Column, Sheet, gain, number, span
-from experiments.tasks.registry import Task
+from rpg_tasks.registry import Task
 
 #: With more tasks than this a table stands for the sentences.
 SENTENCES = 4

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.loop.ledger import read
-from experiments.loop.recorded import ATTEMPTS, METRICS, by_step, spent_s
-from experiments.tasks.registry import Task
-from experiments.tasks.rewards import MIN_SECONDS, oriented
+from experiments.records.ledger import read
+from experiments.records.recorded import ATTEMPTS, METRICS, by_step, spent_s
+from rpg_tasks.registry import Task
+from rpg_tasks.rewards import MIN_SECONDS, oriented
 
 CURVES = ("best", "last", "mean")
 CLOCKS = ("execution", "total")

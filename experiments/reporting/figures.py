@@ -11,7 +11,7 @@ from experiments.reporting import curves, learning, numbers
 from experiments.reporting.budget import Budget
 from experiments.reporting.load import Experiment
 from experiments.reporting.style import INK, Panel, look, name_lines
-from experiments.tasks.registry import Task
+from rpg_tasks.registry import Task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,7 +14,7 @@ from experiments.reporting import numbers
 from experiments.reporting.curves import Curve
 from experiments.reporting.load import Cell, Experiment
 from experiments.reporting.numbers import Interval
-from experiments.tasks.registry import Task
+from rpg_tasks.registry import Task
 
 SEARCH_ONLY = "search-only"
 TOO_FEW_STEPS = "fewer than three steps"

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from experiments.loop.ledger import read_at
-from experiments.loop.recorded import ATTEMPTS
+from experiments.records.ledger import read_at
+from experiments.records.recorded import ATTEMPTS
 from experiments.reporting import medals, texts
 from experiments.reporting.load import Cell, Experiment
-from experiments.tasks.registry import Task
-from experiments.tasks.rewards import oriented
+from rpg_tasks.registry import Task
+from rpg_tasks.rewards import oriented
 
 MAX_SCRIPTS = 160
 ANCESTORS = 5

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments.loop.errors import LedgerError
-from experiments.loop.ledger import read
-from experiments.loop.recorded import ATTEMPTS, METRICS, by_step
+from experiments.config.errors import LedgerError
+from experiments.records.ledger import read
+from experiments.records.recorded import ATTEMPTS, METRICS, by_step
 from experiments.reporting.alike import ReportError, check_alike
 from experiments.reporting.unfinished import absent, failed, progress, stopped
-from experiments.tasks.registry import Task, TaskError, get_task
+from rpg_tasks.registry import Task, TaskError, get_task
 
 CONFIG, FINAL = "config.json", "final.jsonl"
 STATUSES = ("valid", "invalid", "failed", "no_script", "infrastructure")
@@ -317,8 +317,8 @@ def load(
 
 
 def _order(cells: list[Cell]):
-    from experiments.loop.arms import ARMS
-    from experiments.tasks.registry import load_tasks
+    from experiments.config.arms import ARMS
+    from rpg_tasks.registry import load_tasks
 
     tasks, arms = list(load_tasks()), list(ARMS)
     arms += sorted({c.arm for c in cells} - set(arms))

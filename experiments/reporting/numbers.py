@@ -13,8 +13,8 @@ import numpy as np
 
 from experiments.reporting import tables
 from experiments.reporting.load import STATUSES, Cell, Experiment
-from experiments.tasks.registry import Task
-from experiments.tasks.rewards import RewardRule, charged_seconds, oriented
+from rpg_tasks.registry import Task
+from rpg_tasks.rewards import RewardRule, charged_seconds, oriented
 
 RESAMPLES = 4000
 #: With fewer seeds than this, intervals are over chains.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.tasks.registry import Task
+from rpg_tasks.registry import Task
 
 if TYPE_CHECKING:
     from rich.table import Table

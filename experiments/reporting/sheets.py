@@ -22,7 +22,7 @@ from experiments.reporting.sheet import (
     span,
     spread,
 )
-from experiments.tasks.registry import Task
+from rpg_tasks.registry import Task
 
 VANILLA = "vanilla"
 UNREAL = (

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.tasks.registry import Task, load_tasks
+from rpg_tasks.registry import Task, load_tasks
 
 
 class Cell(NamedTuple):

@@ -1,0 +1,1 @@
+"""What identifies a run: frozen dataclasses, without flags and without JAX."""

@@ -1,0 +1,112 @@
+"""Two protocols: ``sound``, our default, and ``paper``, the published one.
+
+Every difference between them is a field below; a flag overrides one field of a preset.
+"""
+
+import dataclasses
+
+from experiments.loop.price import RateOptions
+from rpg_tasks.rewards import PAPER_RULE, RewardRule
+
+REWARD_SPLITS = ("validation", "test")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """How answers are drawn.
+
+    Top-k, top-p and the presence penalty are off under ``sound``: with them the
+    distribution that is sampled from is not the policy whose ratio PPO takes.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    presence_penalty: float = 0.0
+    max_prompt_tokens: int = 2560
+    max_new_tokens: int = 2500
+
+
+@dataclasses.dataclass(frozen=True)
+class Learning:
+    """Hyper-parameters that a protocol fixes; names as in ``PPOHyper``."""
+
+    advantage: str = "loo"
+    epochs: int = 2
+    clip_eps: float = 0.2
+    kl_coef: float = 0.001
+    kl_in_reward: bool = False
+    entropy_coef: float = 0.001
+    whiten: bool = False
+    learning_rate: float = 1e-6
+    critic_learning_rate: float = 1e-5
+    value_clip: float = 0.5
+    weight_decay: float = 0.01
+    grad_clip: float = 1.0
+
+    @property
+    def plain_advantage(self) -> bool:
+        """Whether an update's advantages follow from the relative rewards alone."""
+        return self.advantage == "loo" and not (self.kl_in_reward or self.whiten)
+
+
+@dataclasses.dataclass(frozen=True)
+class Protocol:
+    """Everything that the arms of an experiment share.
+
+    Attributes:
+        name: of the preset.
+        rule: reward, failure charge and clock.
+        rate: estimator of the reward rate and its data.
+        reward_split: answers that make the reward; ``test`` is the paper's choice and
+            lets the policy see its own exam.
+        buffer_capacity: valid attempts kept for the next states, first in first out.
+        chains: slots, one attempt each per step.
+        sampling: how answers are drawn.
+        learning: how the policy is updated.
+    """
+
+    name: str = "sound"
+    rule: RewardRule = dataclasses.field(default_factory=RewardRule)
+    rate: RateOptions = dataclasses.field(default_factory=RateOptions)
+    reward_split: str = "validation"
+    buffer_capacity: int = 1280
+    chains: int = 128
+    sampling: Sampling = Sampling()
+    learning: Learning = Learning()
+
+    def __post_init__(self):
+        if self.reward_split not in REWARD_SPLITS:
+            raise ValueError(
+                f"reward split must be one of {REWARD_SPLITS}, got "
+                f"{self.reward_split!r}"
+            )
+        if self.chains < 1 or self.buffer_capacity < 1:
+            raise ValueError("a run needs at least one chain and room for one attempt")
+
+
+SOUND = Protocol()
+
+PAPER = Protocol(
+    name="paper",
+    rule=PAPER_RULE,
+    rate=RateOptions(data="slots", leave_one_out=False),
+    reward_split="test",
+    sampling=Sampling(temperature=0.7, top_k=20, top_p=0.8, presence_penalty=1.5),
+    learning=Learning(advantage="critic", kl_in_reward=True, whiten=True),
+)
+
+PROTOCOLS: dict[str, Protocol] = {p.name: p for p in (SOUND, PAPER)}
+
+
+def get_protocol(name: str) -> Protocol:
+    """The preset of that name.
+
+    Raises:
+        ValueError: no such protocol.
+    """
+    if name not in PROTOCOLS:
+        raise ValueError(
+            f"there is no protocol {name!r}: choose from {', '.join(PROTOCOLS)}"
+        )
+    return PROTOCOLS[name]

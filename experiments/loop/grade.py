@@ -1,0 +1,230 @@
+"""One attempt's record: what was written, run and graded, and what it earned.
+
+Statuses: ``valid``; ``invalid`` (the script ended, its submission was refused or earned
+no usable number); ``failed`` (it crashed, hung or was stopped); ``no_script`` (the
+answer holds none); ``infrastructure`` (the sandbox or the grader failed: no reward, no
+seconds, no data).
+"""
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.config.errors import LedgerError
+from experiments.policies.base import write_through
+from rpg_tasks.prompts import NoScript, extract_script
+from rpg_tasks.registry import Task
+from rpg_tasks.rewards import RewardRule, attempt_reward, attempt_seconds
+from sandbox_exec.protocol import RunRecord
+
+INFRASTRUCTURE = "infrastructure"
+_TEXT = 2000  # characters of each output that a record keeps
+# Sums of squares of more are no float32: one such raw score would stop the run for
+# ever, as its record is read again by every resume.
+_MOST = 1e12
+_OF_A_SCORE = ("medal", "above_median")
+
+
+@dataclasses.dataclass(frozen=True)
+class Scoring:
+    """What turns a score into a reward.
+
+    Attributes:
+        task: the task.
+        rule: the protocol's reward rule.
+        baseline: the sample submission's score on the same answers.
+        leaderboard: all teams' scores, for the paper's reward.
+    """
+
+    task: Task
+    rule: RewardRule
+    baseline: float | None = None
+    leaderboard: np.ndarray | None = None
+
+    def reward(self, score: float | None, best: float | None) -> tuple[float, float]:
+        """(reward, value): with and without the bonus for beating ``best``.
+
+        A failure has a value of 0: that is what it adds to a rate.
+        """
+        options = {"baseline": self.baseline, "leaderboard": self.leaderboard}
+        reward = attempt_reward(self.rule, self.task, score, best=best, **options)
+        if score is None:
+            return reward, 0.0
+        value = attempt_reward(self.rule, self.task, score, best=math.inf, **options)
+        return reward, value
+
+
+def read_answer(text: str) -> tuple[str | None, str | None]:
+    """(script, None) or (None, why there is none)."""
+    try:
+        return extract_script(text), None
+    except NoScript as error:
+        return None, str(error)
+
+
+def digest(text: str) -> str:
+    """Hex SHA-256 of a text; what UTF-8 cannot hold is replaced."""
+    return hashlib.sha256(encoded(text)).hexdigest()
+
+
+def encoded(text: str) -> bytes:
+    """UTF-8, lone surrogates replaced."""
+    return text.encode("utf-8", errors="replace")
+
+
+class Texts:
+    """Scripts and answers, one file per content, named by its digest."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def path(self, sha256: str, suffix: str = ".py") -> Path:
+        """Where a text of that digest lies."""
+        return self.folder / f"{sha256}{suffix}"
+
+    def save(self, text: str, suffix: str = ".py") -> str:
+        """Write a text unless it is there; its digest.
+
+        Raises:
+            LedgerError: the disk refuses.
+        """
+        name = digest(text)
+        path = self.path(name, suffix)
+        if not path.exists():
+            try:
+                self.folder.mkdir(exist_ok=True)
+                write_through(path, encoded(text))
+            except OSError as error:
+                raise LedgerError(
+                    f"cannot write {path} ({error.strerror or error}): nothing "
+                    "recorded so far is lost; free some space or fix the permissions, "
+                    "then --resume"
+                ) from error
+        return name
+
+    def load(self, sha256: str, suffix: str = ".py") -> str:
+        """The text of that digest.
+
+        Raises:
+            LedgerError: it is gone.
+        """
+        try:
+            return self.path(sha256, suffix).read_text("utf-8")
+        except OSError as error:
+            raise LedgerError(
+                f"{self.path(sha256, suffix)} is gone ({error.strerror or error}): "
+                "restore the run's folder from a copy"
+            ) from error
+
+
+def without_script(reason: str) -> dict[str, Any]:
+    """Fields of an answer that holds no script; it took no execution time."""
+    return {"status": "no_script", "reason": reason, "execution_s": 0.0}
+
+
+def infrastructure(reason: str) -> dict[str, Any]:
+    """Fields of an attempt that the machinery lost."""
+    return {"status": INFRASTRUCTURE, "reason": " ".join(reason.split())[:_TEXT]}
+
+
+def outcome(
+    run: RunRecord, grade: Callable[[RunRecord], Any]
+) -> tuple[dict[str, Any], float | None]:
+    """What became of a run: fields of its record, and its score if it has one.
+
+    Args:
+        run: the sandbox's record.
+        grade: called for a run that ended by itself and left a submission; returns a
+            ``Grade``. Whatever it raises is the machinery's fault, not the script's.
+    """
+    if run.status == "sandbox_error":
+        return infrastructure(
+            f"sandbox: {run.error or run.killed_by or 'failed'}"
+        ), None
+    if not (math.isfinite(run.delta_s) and run.delta_s >= 0):
+        return infrastructure(f"sandbox: a run of {run.delta_s} s"), None
+    fields: dict[str, Any] = {
+        "execution_s": float(run.delta_s),
+        "cpu_s": run.cpu_s,
+        "queue_s": run.queue_s,
+        "contended": run.slot.contended,
+        "isolation": run.isolation.level,
+        "execution": run.status,
+        "exit_code": run.exit_code,
+        "stdout": _tail(run.stdout_head, run.stdout_tail),
+        "stderr": _tail(run.stderr_head, run.stderr_tail),
+    }
+    if run.earlier:
+        # Disturbed runs that this one replaces: their seconds are spent all the same.
+        fields["rerun_s"] = sum(
+            one.delta_s for one in run.earlier if one.status != "sandbox_error"
+        )
+    if run.status != "ok":
+        return fields | {"status": "failed", "reason": run.error or run.status}, None
+    if run.submission_bytes is None:
+        reason = f"the submission is {run.submission.status}"
+        if run.submission.reason:
+            reason += f": {run.submission.reason}"
+        return fields | {"status": "invalid", "reason": reason}, None
+    try:
+        verdict = grade(run)
+    except Exception as error:  # a grader's own failure is never a score
+        return infrastructure(f"grader: {type(error).__name__}: {error}"), None
+    fields |= {
+        "submission_sha256": run.submission.sha256,
+        "verdict": verdict.status,
+    }
+    if not verdict.valid:
+        return fields | {"status": "invalid", "reason": verdict.reason}, None
+    score = None if verdict.score is None else float(verdict.score)
+    if score is None or not math.isfinite(score):
+        return fields | {"status": "invalid", "reason": f"the score is {score}"}, None
+    fields |= {"medal": verdict.medal, "above_median": bool(verdict.above_median)}
+    return fields | {"status": "valid", "reason": None}, score
+
+
+def _tail(head: str, tail: str) -> str:
+    text = tail or head
+    return text[-_TEXT:]
+
+
+def finish(
+    identity: dict[str, Any],
+    fields: dict[str, Any],
+    score: float | None,
+    *,
+    scoring: Scoring,
+    generation_s: float,
+    grading_s: float,
+    best: float | None,
+) -> dict[str, Any]:
+    """The complete record of an attempt.
+
+    Args:
+        identity: run_id, step, chain, parent, script and prompt.
+        fields: from ``outcome``, ``without_script`` or ``infrastructure``.
+        score: metric units; None without one.
+        scoring: reward rule.
+        generation_s: seconds of generation charged to this attempt.
+        grading_s: seconds of grading.
+        best: best value of earlier steps, for the paper's bonus.
+    """
+    reward, value = scoring.reward(score, best)
+    if abs(value) > _MOST:
+        reason = f"a score of {score:g} is beyond {_MOST:g}: no reward"
+        fields = fields | {"status": "invalid", "reason": reason}
+        fields = {k: v for k, v in fields.items() if k not in _OF_A_SCORE}
+        score = None
+        reward, value = scoring.reward(score, best)
+    record = identity | fields
+    record |= {"valid": fields["status"] == "valid", "score": score}
+    record |= {"generation_s": float(generation_s), "grading_s": float(grading_s)}
+    if fields["status"] == INFRASTRUCTURE:
+        return record | {"reward": None, "value": None, "delta_s": None}
+    seconds = attempt_seconds(scoring.rule, fields["execution_s"], generation_s)
+    return record | {"reward": reward, "value": value, "delta_s": seconds}

@@ -1,0 +1,93 @@
+"""From a batch of attempts to what the policy learns from."""
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.config.arms import Arm
+from rpg_jax.losses import leave_one_out_advantage
+from rpg_tasks.rewards import RewardRule, charged_seconds
+
+
+class Rows(NamedTuple):
+    """A batch of attempts in the order of their chains; arrays of shape [B]."""
+
+    reward: np.ndarray  # with penalty or bonus
+    value: np.ndarray  # without; 0 for a failure
+    seconds: np.ndarray  # measured, on the rule's clock
+    valid: np.ndarray  # bool
+    known: np.ndarray  # bool; false where the machinery failed
+    chain: np.ndarray  # int
+
+
+class Signals(NamedTuple):
+    """What one batch teaches; arrays of shape [B], 0 where ``mask`` is false."""
+
+    relative: np.ndarray  # the signal: r - price * charged, or r / charged
+    advantage: np.ndarray  # over the mean of the others, times weight: without a critic
+    weight: np.ndarray
+    charged: np.ndarray  # seconds
+    mask: np.ndarray  # bool; rows that take part
+
+
+def rows_of(attempts: list[dict]) -> Rows:
+    """The numbers of a step's records, one per chain and in their order."""
+
+    def column(name: str, kind: type) -> np.ndarray:
+        # What an infrastructure error leaves out is 0 here and masked everywhere.
+        return np.array([kind(a[name] or 0) for a in attempts], kind)
+
+    return Rows(
+        reward=column("reward", float),
+        value=column("value", float),
+        seconds=column("delta_s", float),
+        valid=column("valid", bool),
+        known=np.array([a["status"] != "infrastructure" for a in attempts], bool),
+        chain=column("chain", int),
+    )
+
+
+def on_policy_rate(rows: Rows) -> float:
+    """sum r / sum delta of one batch, at least 0."""
+    total = rows.seconds[rows.known].sum()
+    return max(float(rows.value[rows.known].sum() / total), 0.0) if total > 0 else 0.0
+
+
+def make_signals(
+    arm: Arm, rule: RewardRule, rows: Rows, *, price: float, limit_s: float
+) -> Signals:
+    """Relative rewards, weights and leave-one-out advantages of a batch.
+
+        relative = r - price * charged  (or r / charged),
+        A_i = (relative_i - mean of the others) * weight_i
+
+    All rows are one group: chains have prompts of their own, so a group per prompt
+    would have one member and no baseline.
+
+    Args:
+        arm: signal form, weight, and maybe a failure charge of its own.
+        rule: the protocol's failure charge.
+        rows: the batch.
+        price: reward per second.
+        limit_s: wall limit of a script, seconds.
+    """
+    if arm.failure_charge is not None:
+        rule = dataclasses.replace(rule, failure_charge=arm.failure_charge)
+    known = rows.known
+    charged = np.zeros(len(known))
+    charged[known] = charged_seconds(
+        rule, rows.seconds[known], rows.valid[known], limit_s
+    )
+    relative, weight = np.zeros(len(known)), np.zeros(len(known))
+    if arm.signal == "ratio":
+        relative[known] = rows.reward[known] / charged[known]
+    else:
+        relative[known] = rows.reward[known] - price * charged[known]
+    weight[known] = 1.0
+    if arm.weight == "duration" and known.any():
+        weight[known] = charged[known] / charged[known].mean()
+    advantage = np.asarray(
+        leave_one_out_advantage(relative.astype(np.float32), known), np.float64
+    )
+    return Signals(relative, advantage * weight, weight, charged, known)

@@ -1,0 +1,209 @@
+"""The language of a policy that chooses: one line per part of a script.
+
+    form: model
+    rows: fraction frac=0.5 seed=1
+    model: logistic C=0.2 steps=100
+
+The parts, their options and values are those of the corpus's menus; a part with nothing
+to choose has no line. Lines and script say the same thing: a script begins with its
+lines as a comment, so that an improve prompt can show the choices of any script, also
+after a resume.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+
+from experiments.menus.generate import Draft, completion
+from experiments.menus.menu import Option, Pick, Recipe
+
+FORM = "form"
+
+
+class NotOfTheMenu(ValueError):
+    """A text that no choices of a menu give."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """One way to fill a part.
+
+    Attributes:
+        option: of the recipe.
+        values: parameter -> label -> value as it stands in the code; only parameters
+            with more than one value.
+    """
+
+    option: Option
+    values: Mapping[str, Mapping[str, str]]
+
+    def pick(self, labels: Mapping[str, str]) -> Pick:
+        """The recipe's pick; ``labels`` by parameter.
+
+        Raises:
+            NotOfTheMenu: other parameters, or a value that there is not.
+        """
+        if list(labels) != list(self.values):
+            raise NotOfTheMenu(
+                f"{self.option.name} takes {', '.join(self.values) or 'no parameter'}, "
+                f"not {', '.join(labels) or 'none'}"
+            )
+        chosen = []
+        for name, domain in self.option.domains.items():
+            value = domain[0]
+            if name in labels:
+                if labels[name] not in self.values[name]:
+                    raise NotOfTheMenu(f"{name}={labels[name]} is not on the menu")
+                value = self.values[name][labels[name]]
+            chosen.append((name, value))
+        return Pick(self.option.name, tuple(chosen))
+
+
+Parts = Mapping[str, Mapping[str, Choice]]  # slot -> label -> choice
+
+
+class Menu:
+    """All scripts of one task, as texts.
+
+    Args:
+        forms: the task's recipes.
+
+    Attributes:
+        forms: name -> recipe.
+        parts: name of a form -> the parts that have something to choose.
+
+    Raises:
+        ValueError: two forms, options or values would read the same.
+    """
+
+    def __init__(self, forms: Sequence[Recipe]):
+        self.forms = _unique((form.name, form) for form in forms)
+        self.parts = {name: _parts(form) for name, form in self.forms.items()}
+
+    def text(self, draft: Draft) -> str:
+        """The lines of a draft."""
+        lines = [f"{FORM}: {draft.recipe.name}"]
+        for slot, choices in self.parts[draft.recipe.name].items():
+            pick = draft.choices[slot]
+            label, choice = next(
+                (k, c) for k, c in choices.items() if c.option.name == pick.option
+            )
+            given = dict(pick.values)
+            words = [
+                f"{name}={_label_of(values, given[name])}"
+                for name, values in choice.values.items()
+            ]
+            lines.append(f"{slot}: {' '.join([label, *words])}")
+        return "\n".join(lines)
+
+    def parse(self, text: str) -> Draft:
+        """The draft of these lines.
+
+        Raises:
+            NotOfTheMenu: the menu has no such lines.
+        """
+        pairs = [_split(line) for line in text.strip().split("\n")]
+        (head, name), rest = pairs[0], pairs[1:]
+        if head != FORM or name not in self.forms:
+            raise NotOfTheMenu(f"the first line is not '{FORM}: ...'")
+        recipe, parts = self.forms[name], self.parts[name]
+        if [slot for slot, _ in rest] != list(parts):
+            raise NotOfTheMenu(f"the parts are {', '.join(parts)}, in this order")
+        picks = {slot: _pick(parts[slot], words) for slot, words in rest}
+        return Draft(
+            recipe,
+            {
+                slot: picks[slot] if slot in picks else _only(options)
+                for slot, options in recipe.slots.items()
+            },
+        )
+
+    def script(self, draft: Draft) -> str:
+        """The recipe's script under a comment that holds the lines."""
+        lines = self.text(draft).split("\n")
+        return "".join(f"# {line}\n" for line in lines) + f"\n{draft.script}"
+
+    def recover(self, script: str) -> Draft:
+        """The draft that a script was rendered from.
+
+        Raises:
+            NotOfTheMenu: it was not rendered from this menu.
+        """
+        head = itertools.takewhile(lambda s: s.startswith("# "), script.split("\n"))
+        return self.parse("\n".join(line[2:] for line in head))
+
+    def answer(self, text: str) -> str:
+        """Lines -> the whole answer: a plan and one fenced script.
+
+        A text that is not of the menu stays as it is: an answer without a script.
+        """
+        try:
+            draft = self.parse(text)
+        except NotOfTheMenu:
+            return text
+        return completion(draft.plan, self.script(draft))
+
+
+def _parts(recipe: Recipe) -> Parts:
+    """What of a recipe is to be chosen."""
+    parts = {}
+    for slot, options in recipe.slots.items():
+        short = [option.name.rpartition(".")[2] for option in options]
+        # Where two menus share a slot, their names alone tell options apart.
+        distinct = len(set(short)) == len(short)
+        names = short if distinct else [option.name for option in options]
+        choices = _unique(zip(names, map(_choice, options), strict=True))
+        if len(choices) > 1 or any(c.values for c in choices.values()):
+            parts[slot] = choices
+    return parts
+
+
+def _choice(option: Option) -> Choice:
+    values = {}
+    for name, domain in option.domains.items():
+        # A value that is listed twice is a likelier draw, not another value.
+        distinct = tuple(dict.fromkeys(domain))
+        if len(distinct) > 1:
+            values[name] = _unique((label(value), value) for value in distinct)
+    return Choice(option, values)
+
+
+def label(value: str) -> str:
+    """How a line names a value: its words and numbers, without quotes and spaces."""
+    return ",".join(re.findall(r"[\w.|^-]+", value)) or "plain"
+
+
+def _unique(pairs) -> dict:
+    found = {}
+    for name, item in pairs:
+        if name in found or re.search(r"[\s=:]", name):
+            raise ValueError(f"a menu cannot name {name!r}: it is taken or unreadable")
+        found[name] = item
+    return found
+
+
+def _label_of(values: Mapping[str, str], wanted: str) -> str:
+    return next(name for name, value in values.items() if value == wanted)
+
+
+def _only(options: Sequence[Option]) -> Pick:
+    option = options[0]
+    return Pick(option.name, tuple((k, v[0]) for k, v in option.domains.items()))
+
+
+def _split(line: str) -> tuple[str, str]:
+    name, colon, rest = line.partition(": ")
+    if not colon:
+        raise NotOfTheMenu(f"not a line of a menu: {line[:80]!r}")
+    return name, rest
+
+
+def _pick(choices: Mapping[str, Choice], words: str) -> Pick:
+    name, *given = words.split(" ")
+    if name not in choices:
+        raise NotOfTheMenu(f"{name!r} is not on the menu")
+    pairs = [word.partition("=") for word in given]
+    return choices[name].pick({key: value for key, _, value in pairs})

@@ -1,0 +1,1 @@
+"""What writes answers: language models, asked freely or through menus."""

@@ -1,0 +1,1 @@
+"""Run folders: the only code that reads and writes what a run leaves on disk."""

@@ -1,0 +1,156 @@
+"""result.csv: one row per run, computed from its records."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.policies.base import write_through
+from experiments.records.ledger import read
+from experiments.records.phases import PHASES
+from experiments.records.recorded import ATTEMPTS, METRICS, by_step
+from experiments.running.final import best_final
+
+FIELDS = (
+    "task",
+    "arm",
+    "seed",
+    "status",
+    "data",
+    "steps",
+    "attempts",
+    "valid_share",
+    "mean_reward",
+    "mean_delta_s",
+    "sum_delta_s",
+    "reward_rate",
+    "rho",
+    "best_validation_score",
+    "test_status",
+    "test_score",
+    "medal",
+    "above_median",
+    "total_s",
+    "attempt_s",
+    "execution_s",
+    *(f"{phase}_s" for phase in PHASES),
+)
+
+#: The private test is of a script that was the best before the run went on.
+OUTDATED = "outdated"
+
+Row = dict[str, Any]
+
+
+def run_folder(folder: Path, task: str, arm: str, seed: int) -> Path:
+    """Where a run of an experiment lives."""
+    return folder / task / arm / f"seed-{seed}"
+
+
+def empty_row(*, task: str, arm: str, seed: int, status: str, data: str) -> Row:
+    """The row of a run of which nothing is known."""
+    row: Row = dict.fromkeys(FIELDS) | {"steps": 0, "attempts": 0}
+    return row | {
+        "task": task,
+        "arm": arm,
+        "seed": seed,
+        "status": status,
+        "data": data,
+    }
+
+
+def row_of(
+    folder: Path, *, task: str, arm: str, seed: int, status: str, data: str
+) -> Row:
+    """A run's row, from its files; numbers that are not known are empty.
+
+    ``reward_rate`` is the sum of rewards (without bonus or penalty) over the sum of
+    seconds, all attempts of the run: what it earned per second, on the rule's clock.
+
+    Raises:
+        LedgerError: a file of records is damaged.
+    """
+    row = empty_row(task=task, arm=arm, seed=seed, status=status, data=data)
+    if not (folder / METRICS).exists():
+        return row
+    last, phases = None, dict.fromkeys(PHASES, 0.0)
+    for _, last in read(folder / METRICS):
+        for phase, seconds in last["seconds"].items():
+            phases[phase] += seconds
+    if last is None:
+        return row
+    steps = last["step"] + 1
+    known = valid = 0
+    reward = value = seconds = 0.0
+    for step, located in by_step(folder / ATTEMPTS):
+        if step >= steps:
+            break
+        for _, record in located:
+            if record["delta_s"] is None:
+                continue
+            known += 1
+            valid += record["valid"]
+            reward += record["reward"]
+            value += record["value"]
+            seconds += record["delta_s"]
+    row |= {
+        "steps": steps,
+        "attempts": last["attempts"],
+        "rho": last["rho_next"],
+        "best_validation_score": last["best_score"],
+        "total_s": last["used"]["total"],
+        "attempt_s": last["used"]["attempt"],
+        "execution_s": last["used"]["execution"],
+        **{f"{phase}_s": spent for phase, spent in phases.items()},
+    }
+    if known:
+        row |= {
+            "valid_share": valid / known,
+            "mean_reward": reward / known,
+            "mean_delta_s": seconds / known,
+            "sum_delta_s": seconds,
+            "reward_rate": value / seconds,
+        }
+    final = best_final(folder)
+    if final is None:
+        return row
+    if final["validation_score"] != last["best_score"]:
+        return row | {"test_status": OUTDATED}
+    return row | {
+        "test_status": final["status"],
+        "test_score": final["score"],
+        "medal": final["medal"],
+        "above_median": final["above_median"],
+    }
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    """Write the table whole, or leave the old one.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    text = io.StringIO()
+    table = csv.DictWriter(text, FIELDS, lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
+    write_through(path, text.getvalue().encode("utf-8"))
+
+
+def pooled_rate(rows: Sequence[Row]) -> float | None:
+    """Reward per second of all runs' attempts together: sum over sum."""
+    rows = [row for row in rows if row["reward_rate"] is not None]
+    seconds = [float(row["sum_delta_s"]) for row in rows]
+    earned = [
+        float(row["reward_rate"]) * s for row, s in zip(rows, seconds, strict=True)
+    ]
+    return sum(earned) / sum(seconds) if sum(seconds) > 0 else None
+
+
+def mean(rows: Sequence[Row], name: str) -> float | None:
+    """Mean of a column over the rows that have it."""
+    values = [row[name] for row in rows if row[name] is not None]
+    return sum(map(float, values)) / len(values) if values else None

@@ -1,0 +1,1 @@
+"""From settings to finished runs: parts, tasks, arms, seeds, the final test."""

@@ -1,0 +1,243 @@
+"""Task after task: a failure costs its task, not the sweep."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.cli import UsageError
+from experiments.config.errors import Diverged, LedgerError, LoopError, Stopped
+from experiments.config.settings import Settings
+from experiments.console import track
+from experiments.console.screen import Screen
+from experiments.loop.algorithm import Loop
+from experiments.records import rundir
+from experiments.records.ledger import read
+from experiments.records.recorded import METRICS
+from experiments.records.results import Row, empty_row, row_of, run_folder
+from experiments.running.task_run import Parts, TaskRun
+from rpg_tasks.registry import TaskError, get_task
+from sandbox_exec.errors import SandboxError
+
+STATE = "task.json"
+TRACE = "error.txt"
+# Their messages say what to do.
+_KNOWN = (LoopError, TaskError, SandboxError, UsageError, FloatingPointError)
+
+
+def _is_known(error: Exception) -> bool:
+    from rpg_jax.llm.errors import CheckpointError  # imports much
+
+    return isinstance(error, (*_KNOWN, CheckpointError))
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """What became of a task: its ``status``, and why.
+
+    Statuses: ``new``, ``running``, ``stopped``, ``failed``, ``diverged`` (an update was
+    not finite, and would not be again), ``done``, ``test lost`` (all but a score on the
+    private test, which the machinery lost) and ``replayed``.
+    """
+    try:
+        state = json.loads((folder / STATE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {"status": "new"}
+    return state if isinstance(state, dict) and "status" in state else {"status": "new"}
+
+
+def begun(settings: Settings, folder: Path, short: str) -> bool:
+    """Whether any run of a task has a finished step on record."""
+    places = (
+        run_folder(folder, short, arm.name, seed) / METRICS
+        for arm in settings.arms
+        for seed in settings.seeds
+    )
+    return any(place.exists() and place.stat().st_size for place in places)
+
+
+def owing(settings: Settings, folder: Path, short: str) -> bool:
+    """Whether a run of a finished task has not used up what is now the budget."""
+    for arm in settings.arms:
+        for seed in settings.seeds:
+            path = run_folder(folder, short, arm.name, seed) / METRICS
+            used = None
+            with contextlib.suppress(LedgerError):  # reported with the results
+                for _, metrics in read(path):
+                    used = metrics["used"]
+            if used is not None and settings.budget.share(used) < 1:
+                return True
+    return False
+
+
+def check_replay(settings: Settings, replay: Path) -> None:
+    """Refuse to replay a run without a finished step.
+
+    Raises:
+        UsageError: there is nothing to replay.
+    """
+    if not any(begun(settings, replay, short) for short in settings.tasks):
+        raise UsageError(f"{replay} holds no finished step: there is nothing to replay")
+
+
+def run_tasks(
+    settings: Settings,
+    folder: Path,
+    parts: Parts,
+    screen: Screen,
+    *,
+    resume: bool,
+    replay: Path | None,
+) -> list[str]:
+    """Run every task; names of those that failed.
+
+    Args:
+        settings: of the experiment.
+        folder: of the experiment.
+        parts: policy, pool, data.
+        screen: what the user sees.
+        resume: skip finished tasks, retry failed ones.
+        replay: folder of the experiment to reproduce.
+
+    Raises:
+        Stopped, KeyboardInterrupt: Ctrl-C.
+    """
+    failed = []
+    if not track.available():
+        screen.note("tensorboardX is not installed: no TensorBoard files")
+    for at, (short, source) in enumerate(
+        zip(settings.tasks, settings.sources, strict=True), start=1
+    ):
+        place = folder / short
+        if resume and read_state(place)["status"] in ("done", "replayed"):
+            if replay is not None or not owing(settings, folder, short):
+                screen.say(f"{short}: done already")
+                continue
+            screen.say(f"{short}: goes on, the budget has grown")
+        if replay is not None and not begun(settings, replay, short):
+            screen.note(f"{short}: no step of it is finished in {replay}")
+            continue
+        if len(settings.tasks) > 1:
+            screen.say(f"--- {short} ({at} of {len(settings.tasks)}) ---")
+        begin = time.monotonic()
+        _keep_state(place, {"status": "running"})
+        try:
+            lost = _run(settings, short, source, folder, parts, screen, resume, replay)
+        except (KeyboardInterrupt, Stopped):
+            _keep_state(place, {"status": "stopped"})
+            raise
+        except Exception as error:
+            screen.end()
+            reason = _reason(error, place)
+            status = "diverged" if isinstance(error, Diverged) else "failed"
+            _keep_state(place, {"status": status, "reason": reason})
+            screen.fail(f"{short}: {reason}")
+            failed.append(short)
+        else:
+            status = "done" if replay is None else "replayed"
+            if lost:
+                status = "test lost"
+                screen.note(
+                    f"{short}: {lost} script(s) have no test score, by no fault of "
+                    "theirs; --resume tries again"
+                )
+            seconds = time.monotonic() - begin
+            _keep_state(place, {"status": status, "seconds": seconds})
+        finally:
+            screen.end()
+    return failed
+
+
+def _run(
+    settings: Settings,
+    short: str,
+    source: str,
+    folder: Path,
+    parts: Parts,
+    screen: Screen,
+    resume: bool,
+    replay: Path | None,
+) -> int:
+    with contextlib.ExitStack() as stack:
+        trackers: dict[Path, track.Tracker] = {}
+
+        def on_begin(loops: Sequence[Loop]) -> None:
+            for loop in loops:
+                if track.available():
+                    tracker = track.Tracker(loop.folder, loop.next_step)
+                    stack.callback(tracker.close)
+                    trackers[loop.folder] = tracker
+
+        def on_step(loop: Loop, metrics: dict[str, Any]) -> None:
+            if loop.folder in trackers:
+                trackers[loop.folder].step(metrics)
+
+        screen.on_begin, screen.on_step = on_begin, on_step
+        task_run = TaskRun(
+            settings,
+            get_task(short),
+            source,
+            folder,
+            parts,
+            screen,
+            resume=resume,
+            replay=replay,
+        )
+        return task_run.run()
+
+
+def _keep_state(place: Path, state: dict[str, Any]) -> None:
+    with contextlib.suppress(OSError):  # a full disk has been reported already
+        place.mkdir(exist_ok=True)
+        rundir.write_json(place / STATE, state)
+
+
+def _reason(error: Exception, place: Path) -> str:
+    """One line; what nobody foresaw keeps its traceback in a file."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if _is_known(error):
+        return text
+    if isinstance(error, OSError):
+        where = f" ({error.filename})" if error.filename else ""
+        return (
+            f"{error.strerror or text}{where}: free some space or fix the permissions, "
+            "then --resume"
+        )
+    if "RESOURCE_EXHAUSTED" in text:
+        return (
+            "the accelerator's memory is full: lower --chains or --max-new-tokens, run "
+            "one arm at a time, or train adapters (--lora-rank=32)"
+        )
+    with contextlib.suppress(OSError):
+        (place / TRACE).write_text("".join(traceback.format_exception(error)), "utf-8")
+    return f"{type(error).__name__}: {text[:300]} (traceback in {place / TRACE})"
+
+
+def rows_of(settings: Settings, folder: Path) -> tuple[list[Row], dict[Path, str]]:
+    """The rows of result.csv from what is on disk, and runs whose records are damaged.
+
+    A damaged run has a row without numbers and costs the others nothing.
+    """
+    rows, damaged = [], {}
+    for short, source in zip(settings.tasks, settings.sources, strict=True):
+        status = read_state(folder / short)["status"]
+        data = f"{source}-{settings.size}" if source == "synthetic" else source
+        for arm in settings.arms:
+            for seed in settings.seeds:
+                where = {"task": short, "arm": arm.name, "seed": seed}
+                place = run_folder(folder, **where)
+                try:
+                    row = row_of(place, **where, status=status, data=data)
+                except LedgerError as error:
+                    damaged[place] = str(error)
+                except (KeyError, TypeError, ValueError) as error:
+                    what = f"{type(error).__name__}: {error}"
+                    damaged[place] = f"a record in {place} is damaged ({what})"
+                if place in damaged:
+                    row = empty_row(**where, status="damaged", data=data)
+                rows.append(row)
+    return rows, damaged

@@ -1,0 +1,112 @@
+"""The loop's hooks for a prepared task: sandbox pool, grader and prompts."""
+
+import dataclasses
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from experiments.loop.accounts import Cell
+from experiments.loop.gather import Hooks
+from experiments.policies.base import Policy
+from rpg_tasks.grading import Grade, Grader
+from rpg_tasks.prepare import TaskData
+from rpg_tasks.prompts import Attempt, Budget, fit
+from rpg_tasks.registry import TaskError
+from sandbox_exec.limits import Limits
+from sandbox_exec.protocol import RunRecord, ScriptJob, ScriptPool
+
+_MIB = 1 << 20
+
+
+def script_limits(data: TaskData, grader: Grader, **changes: Any) -> Limits:
+    """The sandbox's limits of a task: its record's, and room for its submissions."""
+    task = data.task
+    size = -(-grader.limit_bytes // _MIB)
+    return Limits(
+        **{
+            "wall_s": task.wall_limit_s,
+            "memory_mb": task.memory_mb,
+            "submission_mb": max(size, Limits().submission_mb),
+        }
+        | changes
+    )
+
+
+def make_hooks(
+    policy: Policy,
+    pool: ScriptPool,
+    data: TaskData,
+    grader: Grader,
+    limits: Limits,
+    *,
+    split: str = "validation",
+    style: str = "full",
+    count_tokens: Callable[[str], int] | None = None,
+    max_prompt_tokens: int = 2560,
+    cores: int = 1,
+    stated: Budget | None = None,
+) -> Hooks:
+    """Hooks that run scripts in a pool and grade what they leave.
+
+    Args:
+        policy: writes answers and learns.
+        pool: runs scripts.
+        data: the prepared task.
+        grader: of the answers of ``split``.
+        limits: of one script; the prompt states the same unless ``stated`` is given.
+        split: ``validation``, or ``test`` (the paper's).
+        style: of the prompts.
+        count_tokens: of a prompt, template included; None takes four characters for a
+            token.
+        max_prompt_tokens: the limit; detail is dropped until a prompt fits.
+        cores: per slot.
+        stated: what prompts say about limits.
+    """
+    inputs = data.public if split == "validation" else data.test_public
+    budget = stated or Budget(limits.wall_s, limits.memory_mb, cores)
+    count = count_tokens or (lambda text: -(-len(text) // 4))
+
+    def execute(run_id: str, script: bytes) -> "Future[RunRecord]":
+        return pool.submit(
+            ScriptJob(
+                script=script,
+                inputs=inputs,
+                task_id=data.task.short,
+                limits=limits,
+                run_id=run_id,
+            )
+        )
+
+    def grade(run: RunRecord) -> Grade:
+        return grader.grade_bytes(run.submission_bytes)
+
+    def describe(previous: Attempt | None) -> str | None:
+        try:
+            return fit(
+                count,
+                max_prompt_tokens,
+                data.task,
+                inputs,
+                previous,
+                style=style,
+                budget=budget,
+            )
+        except TaskError:
+            if previous is None:
+                raise
+            return None  # a script too long to be shown is not improved
+
+    return Hooks(policy, execute, grade, describe)
+
+
+def cell_config(cell: Cell) -> dict[str, Any]:
+    """What identifies a run, for ``config.json``: plain types, nothing left out."""
+    return {
+        "task": cell.scoring.task.short,
+        "arm": dataclasses.asdict(cell.arm),
+        "protocol": dataclasses.asdict(cell.protocol),
+        "seed": cell.seed,
+        "limit_s": cell.limit_s,
+        "baseline": cell.scoring.baseline,
+        "leaderboard": cell.scoring.leaderboard is not None,
+    }

@@ -1,0 +1,1 @@
+"""Teaching the embedded policy, and surveying what it writes."""

@@ -1,0 +1,87 @@
+"""The embedded policy's tokenizer: a small byte-level BPE with a chat template.
+
+Every text has an encoding (all 256 bytes are in the vocabulary) and decodes to itself.
+The folder that ``save`` writes is read by ``rpg_jax.llm.load_tokenizer`` like that of
+any other model.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.menus.generate import Example, generate
+from rpg_tasks.prepare import TaskData
+
+END_OF_TEXT = "<|endoftext|>"
+TURN_START = "<|im_start|>"
+TURN_END = "<|im_end|>"
+VOCABULARY = 3072
+
+# The turns of Qwen's chats. There is no thinking to turn off: enable_thinking is
+# accepted and changes nothing.
+CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def corpus(
+    data: Iterable[TaskData], *, per_task: int, seed: int = 0
+) -> Iterable[Example]:
+    """``per_task`` examples of every task, base and improve by turns.
+
+    Equal seeds and data give equal examples; a task's examples do not depend on which
+    other tasks are asked for.
+    """
+    for source in data:
+        name = [ord(c) for c in source.task.short]
+        rng = np.random.default_rng([seed, source.seed, *name])
+        for k in range(per_task):
+            kind = "base" if k % 2 == 0 else "improve"
+            yield generate(source.task, source, rng, kind=kind)
+
+
+def train_tokenizer(texts: Iterable[str], *, vocabulary: int = VOCABULARY) -> Any:
+    """A transformers tokenizer trained on texts.
+
+    Args:
+        texts: what the policy will read and write.
+        vocabulary: number of tokens, the three special ones and 256 bytes included.
+    """
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        min_frequency=2,
+        special_tokens=[END_OF_TEXT, TURN_START, TURN_END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    core.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        eos_token=TURN_END,
+        pad_token=END_OF_TEXT,
+        additional_special_tokens=[TURN_START],
+        chat_template=CHAT_TEMPLATE,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def save(tokenizer: Any, folder: str | os.PathLike[str]) -> Path:
+    """Write tokenizer.json, tokenizer_config.json and the chat template."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save_pretrained(folder)
+    return folder

@@ -1,0 +1,294 @@
+"""One pretraining run: a folder with tokenizer, checkpoints, losses and the model.
+
+    tokenizer/     made from the corpus, once
+    checkpoints/   parameters, optimizer and place in the stream
+    losses.csv     one row per update, append-only
+    model/         safetensors, config.json, tokenizer, SHA256SUMS
+
+A stopped run goes on where its last checkpoint was; the numbers come out the same.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import hashlib
+import math
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from experiments.teaching.batches import LENGTHS, Batch, Place, Stream
+from experiments.teaching.teach import (
+    Recipe,
+    TeachState,
+    held_out,
+    make_teacher,
+    sharpened,
+    tiny_config,
+)
+from experiments.teaching.tokenizer import corpus, save, train_tokenizer
+from rpg_jax.llm import (
+    Checkpoints,
+    export_pretrained,
+    load_pretrained,
+    load_tokenizer,
+)
+from rpg_jax.llm.config import Qwen35Config
+from rpg_jax.llm.embedded import SUMS, embedded_folder
+from rpg_tasks.prepare import TaskData
+
+COLUMNS = ("step", "loss", "answer_loss", "grad_norm", "tokens", "seconds")
+HELD_OUT_SEED = 1_000_003
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What identifies a pretraining run.
+
+    Attributes:
+        recipe: hyper-parameters.
+        width, depth, hidden: of the model.
+        vocabulary: number of tokens.
+        tokens: per batch, about.
+        per_task: examples of each task per block.
+        seed: of the examples and the start weights.
+        checkpoint_every: updates.
+        held_out: examples per task in the held-out loss.
+        sharpen: factor on the logits of the exported model.
+        start: digest of the model whose weights were taken up; empty: random ones.
+        tasks: short names; empty: all.
+        lengths: of batches; each is a compilation.
+    """
+
+    recipe: Recipe = dataclasses.field(default_factory=Recipe)
+    width: int = 256
+    depth: int = 4
+    hidden: int = 640
+    vocabulary: int = 3072
+    tokens: int = 5632
+    per_task: int = 24
+    seed: int = 0
+    checkpoint_every: int = 50
+    held_out: int = 4
+    sharpen: float = 1.6
+    start: str = ""
+    tasks: tuple[str, ...] = ()
+    lengths: tuple[int, ...] = LENGTHS
+
+
+SMOKE = Settings(
+    recipe=Recipe(steps=24),
+    width=64,
+    depth=4,
+    hidden=128,
+    tokens=1584,
+    vocabulary=1024,
+    per_task=4,
+    checkpoint_every=12,
+    held_out=4,
+    tasks=("spooky-author", "nyc-taxi", "leaf-classif"),
+    lengths=(1280,),
+)
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on; the message is one line."""
+
+
+class Training:
+    """A run that can be stepped, stopped and gone on with.
+
+    Args:
+        folder: of the run; it exists.
+        data: prepared tasks.
+        settings: what is run.
+        start: a model of the same sizes (see ``start_model``), whose weights and
+            tokenizer are taken up. It was exported with the same ``sharpen``.
+
+    Raises:
+        TrainingError: the model's sizes differ.
+        CheckpointError: it cannot be read.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        data: Sequence[TaskData],
+        settings: Settings,
+        *,
+        start: Path | None = None,
+    ):
+        self.folder, self.data, self.settings = folder, data, settings
+        if start is not None:
+            save(load_tokenizer(start), folder / "tokenizer")
+        self.tokenizer = self._tokenizer()
+        self.config: Qwen35Config = tiny_config(
+            settings.vocabulary,
+            width=settings.width,
+            depth=settings.depth,
+            hidden=settings.hidden,
+        )
+        self.stream = Stream(
+            data,
+            self.tokenizer,
+            seed=settings.seed,
+            tokens=settings.tokens,
+            per_task=settings.per_task,
+            lengths=settings.lengths,
+        )
+        init, self._update = make_teacher(self.config, settings.recipe)
+        self.state: TeachState = init(jax.random.key(settings.seed))
+        self.place, self.step, self._saved = Place(), 0, -1
+        self._store = Checkpoints(folder / "checkpoints", max_to_keep=2)
+        if start is not None:
+            self.state = self.state._replace(params=self._weights_of(start))
+        self._restore()
+
+    def _weights_of(self, start: Path) -> Any:
+        config, params = load_pretrained(start)
+        if config != self.config:
+            raise TrainingError(f"{start} does not fit these settings: other sizes")
+        return sharpened(params, 1.0 / self.settings.sharpen)
+
+    def _tokenizer(self) -> Any:
+        place = self.folder / "tokenizer"
+        if not (place / "tokenizer.json").exists():
+            examples = corpus(
+                self.data, per_task=min(60, 12 * self.settings.per_task), seed=5
+            )
+            texts = [example.prompt + example.completion for example in examples]
+            scratch = place.with_name("tokenizer.partial")
+            shutil.rmtree(scratch, ignore_errors=True)
+            save(train_tokenizer(texts, vocabulary=self.settings.vocabulary), scratch)
+            shutil.rmtree(place, ignore_errors=True)
+            scratch.rename(place)
+        return load_tokenizer(place)
+
+    def _restore(self) -> None:
+        found = self._store.restore({"state": self.state._asdict()})
+        if found is None:
+            return
+        self.state = TeachState(**found.items["state"])
+        self.step = self._saved = found.step
+        self.place = Place(*found.meta["place"])
+
+    def checkpoint(self) -> None:
+        """Keep the state; losses of later updates are written again on resuming."""
+        meta = {"place": list(self.place)}
+        self._store.save(self.step, {"state": self.state._asdict()}, meta)
+        self._saved = self.step
+
+    def run(self, on_step: Callable[[int, dict[str, float]], None]) -> None:
+        """Update to the end of the recipe.
+
+        Args:
+            on_step: called after each update with its number and its row of losses.
+
+        Raises:
+            TrainingError: a loss is not finite; the last checkpoint stays.
+        """
+        path = self.folder / "losses.csv"
+        rows = _rows_before(path, self.step)
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS)
+            writer.writeheader()
+            writer.writerows(rows)
+            file.flush()
+            for batch, after in self.stream.batches(self.place):
+                if self.step >= self.settings.recipe.steps:
+                    break
+                begin = time.monotonic()
+                self.state, info = self._update(self.state, batch)
+                row = {name: float(value) for name, value in info._asdict().items()}
+                if not math.isfinite(row["loss"] + row["grad_norm"]):
+                    raise TrainingError(
+                        f"update {self.step + 1}: loss {row['loss']}, gradient "
+                        f"{row['grad_norm']}; lower the rates of the recipe"
+                    )
+                self.step, self.place = self.step + 1, after
+                row |= {
+                    "step": self.step,
+                    "tokens": int(batch.mask.sum()),
+                    "seconds": round(time.monotonic() - begin, 3),
+                }
+                writer.writerow({name: row[name] for name in COLUMNS})
+                file.flush()
+                on_step(self.step, row)
+                if self.step % self.settings.checkpoint_every == 0:
+                    self.checkpoint()
+        if self._saved != self.step:
+            self.checkpoint()
+
+    def held_out_batches(self) -> list[Batch]:
+        """Batches of other examples than those trained on."""
+        return dataclasses.replace(
+            self.stream, seed=HELD_OUT_SEED, per_task=self.settings.held_out
+        ).block(0)
+
+    def held_out_loss(self) -> float:
+        """Nats per token of answers and shown scripts that were not trained on."""
+        return held_out(self.config, self.state.params, self.held_out_batches())
+
+    def export(self) -> Path:
+        """Write ``model/``: what ``--model=FOLDER`` reads."""
+        place = self.folder / "model"
+        params = sharpened(self.state.params, self.settings.sharpen)
+        export_pretrained(place, self.config, params, overwrite=True)
+        save(self.tokenizer, place)
+        write_sums(place)
+        return place
+
+    def close(self) -> None:
+        """Release the checkpoint manager."""
+        self._store.close()
+
+
+def start_model(name: str) -> Path:
+    """The model folder of a finished run, or ``tiny``, the embedded policy's.
+
+    Raises:
+        TrainingError: there is no such model.
+        CheckpointError: the embedded policy is damaged.
+    """
+    folder = embedded_folder() if name == "tiny" else Path(name) / "model"
+    if not (folder / SUMS).is_file():
+        raise TrainingError(f"{name} is no finished run of experiments.pretrain")
+    return folder
+
+
+def start_digest(model: Path) -> str:
+    """Names the weights in a model folder."""
+    return hashlib.sha256((model / SUMS).read_bytes()).hexdigest()
+
+
+def _rows_before(path: Path, step: int) -> list[dict[str, str]]:
+    """Rows up to a step; a killed process may have left torn ones, which go."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8", errors="replace") as file:
+        lines = [line.replace("\0", "") for line in file]
+    return [
+        row
+        for row in csv.DictReader(lines)
+        if set(row) == set(COLUMNS)
+        and all(row.values())
+        and row["step"].isdecimal()
+        and int(row["step"]) <= step
+    ]
+
+
+def write_sums(folder: Path) -> Path:
+    """SHA256SUMS of a model's files, as sha256sum writes it; its card is not one."""
+    lines = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
+        for path in sorted(folder.iterdir())
+        if path.name != SUMS and path.suffix != ".md" and path.is_file()
+    ]
+    path = folder / SUMS
+    path.write_text("".join(lines), encoding="utf-8")
+    return path

@@ -1,0 +1,115 @@
+"""What the report says in cases that its stand-in runs do not show."""
+
+import dataclasses
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from experiments.reporting import contests, headline, medals, numbers, unfinished
+from experiments.reporting.contests import Contest
+from rpg_tasks import get_task
+
+
+def _contest(first, second, count=3):
+    rates = tuple(numbers.Interval(rate, rate, rate) for rate in (first, second))
+    difference = numbers.Interval(*[first - second] * 3)
+    task = get_task("whale")
+    return Contest(task, "rpg", "vanilla", rates, difference, "seeds", count)
+
+
+@pytest.mark.parametrize(
+    ("rates", "words"),
+    [
+        ((0.2, 0.1), "+100.0% on whale"),
+        ((0.2, 0.0), "the other earned nothing"),
+        ((0.0, 0.0), "neither earned anything"),
+        ((-0.1, -0.2), "no ratio: rates below 0"),
+    ],
+)
+def test_gains(rates, words):
+    assert headline._gains([_contest(*rates)]) == words
+
+
+def test_the_note_counts_what_was_resampled():
+    note = numbers.interval_note([("seeds", 0), ("seeds", 8)])
+    assert note == "Intervals are percentile bootstraps over 8 seeds."
+    assert numbers.interval_note([("seeds", 0)]) == ""
+    assert "over 3 to 8 seeds" in numbers.interval_note([("seeds", 3), ("seeds", 8)])
+
+
+@pytest.mark.parametrize("split", ["test", "validation"])
+def test_an_exam_that_was_trained_on_is_called_so(split):
+    config = {"protocol": {"name": "sound", "reward_split": split}}
+    experiment = SimpleNamespace(headers=[{"config": config}, {}], cells=[])
+    assert headline.trained_on_test(experiment) == (split == "test")
+
+
+def _final(of, chain, best):
+    return {
+        "run_id": f"{of}-final", "of": of, "chain": chain, "best": best,
+        "validation_score": 0.7,
+    }  # fmt: skip
+
+
+def test_one_test_score_a_run_or_a_chain():
+    def of(*records):
+        return [r["of"] for r in medals.latest(SimpleNamespace(final=list(records)))]
+
+    assert of() == []
+    assert of(_final("a", 3, True), _final("b", 5, True)) == ["b"]  # a longer run
+    assert of(_final("a", 3, True), _final("b", 5, False)) == ["a", "b"]
+    longer = (_final("a", 3, True), _final("b", 5, False), _final("c", 3, True))
+    assert of(*longer) == ["c", "b"]
+
+
+@pytest.mark.parametrize(
+    ("status", "final", "said"),
+    [
+        ("running", [], True),
+        ("failed", [], True),
+        ("done", [], False),  # a run that was to have no private test
+        ("running", [_final("a", 3, True)], False),
+    ],
+)
+def test_a_private_test_to_come_is_said(tmp_path, status, final, said):
+    folder = tmp_path / "whale" / "rpg" / "seed-0"
+    folder.mkdir(parents=True)
+    (tmp_path / "whale" / "task.json").write_text(json.dumps({"status": status}))
+    attempts = SimpleNamespace(left_out=0)
+    cell = SimpleNamespace(
+        folder=folder, name="whale/rpg/seed-0", progress=1.02, attempts=attempts,
+        steps=4, final=final, metrics={"best_score": [0.7]},
+    )  # fmt: skip
+    line = unfinished.stopped(cell)
+    assert (line or "").endswith("private test yet") == said
+    if status == "running" and final:  # it went on from 0.7 and has found 0.8
+        assert line is None
+        cell.metrics["best_score"].append(0.8)
+        assert unfinished.stopped(cell).endswith("is of an earlier best script")
+
+
+@pytest.mark.parametrize(
+    ("arms", "pair"),
+    [
+        (("search-only", "vanilla", "rpg"), ("rpg", "vanilla")),
+        (("search-only", "rpg"), ("rpg", "search-only")),
+        (("vanilla", "ratio"), ("ratio", "vanilla")),
+        (("ratio", "search-only", "fixed-price"), ("search-only", "fixed-price")),
+        (("rpg",), None),
+    ],
+)
+def test_who_is_compared_does_not_depend_on_what_came_out(arms, pair):
+    experiment = SimpleNamespace(arms=lambda task: list(arms))
+    assert contests.rivals(experiment, get_task("whale")) == pair
+
+
+def test_a_headline_of_unlike_pairs_says_how_many_it_leaves_out():
+    found = [
+        dataclasses.replace(_contest(0.2, 0.1), second=second)
+        for second in ("vanilla", "search-only", "vanilla", "vanilla", "vanilla")
+    ]
+    experiment = SimpleNamespace(arms=lambda task: [])
+    text = headline.headline(experiment, found)
+    assert text.count("earned more per second") == 3
+    assert "And 2 further tasks" in text
