@@ -41,6 +41,8 @@ TEST = [
     "distrax>=0.1.5",
     "ruff>=0.6",
     "build>=1.2",
+    "mypy>=1.13",
+    "import-linter>=2.1",
 ]
 PARITY = ["torch>=2.9"]
 RAY = ["ray>=2.40"]
@@ -66,6 +68,7 @@ setup(
         "flax>=0.12",
         "optax>=0.2.5",
         "chex>=0.1.90",
+        "jaxtyping>=0.2.36",
         "numpy>=1.26",
         "orbax-checkpoint>=0.11",
         "absl-py>=2.1",
