@@ -17,7 +17,7 @@ import numpy as np
 
 from experiments.config.presets import TINY
 from experiments.config.protocol import SOUND
-from experiments.loop.learn import Signals
+from experiments.policies.base import Signals
 from experiments.policies.llm import LLMOptions, LLMPolicy, ppo_hyper
 from experiments.teaching.writing import parses
 from rpg_jax.llm import load_pretrained, load_tokenizer

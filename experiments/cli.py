@@ -12,6 +12,9 @@ from typing import NoReturn
 
 from absl import app, flags, logging
 
+from experiments.config.errors import UsageError as UsageError
+from experiments.config.options import choices as choices
+
 #: Flags that several commands share; ``flags.declare_key_flag`` lists one in the
 #: --help of a command.
 SEED = flags.DEFINE_integer("seed", 0, "Seed of the run.", lower_bound=0)
@@ -21,10 +24,6 @@ DRY_RUN = flags.DEFINE_boolean("dry_run", False, "Print the configuration and st
 
 
 _STOPPED = (130, 143)
-
-
-class UsageError(Exception):
-    """The command line, or a file it names, is wrong; the message says what to do."""
 
 
 def _fail(message: str) -> int:
@@ -145,21 +144,3 @@ def int_list(name: str, values: Sequence[str], *, minimum: int = 1) -> list[int]
     if not numbers:
         raise UsageError(f"--{name} is empty")
     return list(dict.fromkeys(numbers))
-
-
-def choices(name: str, values: Sequence[str], allowed: Sequence[str]) -> list[str]:
-    """Checks a comma-separated list flag against the allowed names; 'all' is all.
-
-    Raises:
-      UsageError: an entry is not allowed; the message lists what is.
-    """
-    if list(values) == ["all"]:
-        return list(allowed)
-    for value in values:
-        if value not in allowed:
-            raise UsageError(
-                f"--{name}={value}: choose from {', '.join(allowed)} or all"
-            )
-    if not values:
-        raise UsageError(f"--{name} is empty")
-    return list(dict.fromkeys(values))

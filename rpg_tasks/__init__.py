@@ -1,4 +1,4 @@
-"""The 22 MLE-Bench Lite tasks: registry, data, graders, rewards and prompts.
+"""The 22 MLE-Bench Lite tasks: registry, data, graders, scores and prompts.
 
 The names below load on first use, so that listing tasks needs neither pandas nor
 scikit-learn.
@@ -19,10 +19,10 @@ _HOME = {
     "Grader": "grading",
     "grade": "grading",
     "InvalidSubmission": "submission",
-    "RewardRule": "rewards",
-    "attempt_reward": "rewards",
-    "charged_seconds": "rewards",
-    "gain": "rewards",
+    "above_median": "scores",
+    "gain": "scores",
+    "medal": "scores",
+    "oriented": "scores",
     "TaskData": "prepare",
     "prepare_task": "prepare",
 }

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rpg_tasks import archives, graders, rewards
+from rpg_tasks import archives, graders, scores
 from rpg_tasks.registry import Task, TaskError, get_task
 from rpg_tasks.submission import (
     InvalidSubmission,
@@ -161,10 +161,10 @@ class Grader:
             gain=(
                 None
                 if self.baseline is None
-                else rewards.gain(self.task, score, self.baseline)
+                else scores.gain(self.task, score, self.baseline)
             ),
-            medal=rewards.medal(self.task, score),
-            above_median=rewards.above_median(self.task, score),
+            medal=scores.medal(self.task, score),
+            above_median=scores.above_median(self.task, score),
             baseline=self.baseline,
         )
 

@@ -19,3 +19,7 @@ class Diverged(LoopError):
 
 class Stopped(LoopError):
     """Ctrl-C: attempts that were over are in the ledger, the others are not."""
+
+
+class UsageError(Exception):
+    """The command line, or a file it names, is wrong; the message says what to do."""

@@ -5,8 +5,8 @@ Every difference between them is a field below; a flag overrides one field of a 
 
 import dataclasses
 
-from experiments.loop.price import RateOptions
-from rpg_tasks.rewards import PAPER_RULE, RewardRule
+from experiments.config.rate import RateOptions
+from experiments.config.reward_rule import PAPER_RULE, RewardRule
 
 REWARD_SPLITS = ("validation", "test")
 

@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.cli import UsageError, choices
 from experiments.config import plain
 from experiments.config.arms import ARMS, Arm, get_arm
+from experiments.config.budget import CLOCKS, Budget
+from experiments.config.errors import UsageError
+from experiments.config.options import choices
 from experiments.config.presets import Machine, Preset
 from experiments.config.protocol import PROTOCOLS, Protocol, get_protocol
-from experiments.loop.turns import CLOCKS, Budget
+from experiments.config.reward_rule import PAPER_FAILURE
 from rpg_tasks.mlebench import choose_source
 from rpg_tasks.registry import Task, TaskError, get_task, load_tasks
-from rpg_tasks.rewards import PAPER_FAILURE
 
 FINALS = ("best", "chains", "none")
 ISOLATION = ("auto", "posix", "landlock", "namespaces", "full")

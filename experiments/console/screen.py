@@ -18,8 +18,8 @@ from rich.markup import escape
 from rich.spinner import Spinner
 from rich.table import Table
 
+from experiments.config.budget import Budget
 from experiments.loop.algorithm import Loop
-from experiments.loop.turns import Budget
 from experiments.records.phases import PHASES
 from experiments.records.results import Row, mean, pooled_rate
 from rpg_tasks.registry import Task, get_task

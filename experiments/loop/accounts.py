@@ -12,11 +12,13 @@ import numpy as np
 from experiments.config.arms import Arm, price
 from experiments.config.protocol import Protocol
 from experiments.loop.grade import Scoring
-from experiments.loop.learn import Signals, make_signals, on_policy_rate, rows_of
+from experiments.loop.learn import make_signals, on_policy_rate, rows_of
 from experiments.loop.price import RateModel
 from experiments.loop.select import Entry, Parents
+from experiments.policies.base import Signals
 from experiments.records.recorded import Located, spent_s
-from rpg_tasks.rewards import MIN_SECONDS, oriented
+from experiments.records.rewards import MIN_SECONDS
+from rpg_tasks.scores import oriented
 
 
 @dataclasses.dataclass(frozen=True)

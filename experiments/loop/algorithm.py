@@ -15,11 +15,11 @@ from typing import Any
 from experiments.config.errors import Diverged, LoopError
 from experiments.loop.accounts import Accounts, Cell
 from experiments.loop.gather import Gatherer, Hooks
-from experiments.loop.grade import INFRASTRUCTURE
 from experiments.records.ledger import Ledger
 from experiments.records.phases import PHASES, Phases, Unfinished
 from experiments.records.recorded import (
     ATTEMPTS,
+    INFRASTRUCTURE,
     METRICS,
     Recording,
     by_step,

@@ -10,7 +10,8 @@ from experiments.config.errors import LoopError, ReplayError, Stopped
 from experiments.loop import grade as attempt
 from experiments.loop.accounts import Cell
 from experiments.loop.select import Entry
-from experiments.policies.base import Drafts, Generation, Policy
+from experiments.policies.base import Policy
+from experiments.records.drafts import Drafts, Generation
 from experiments.records.ledger import Ledger, read_at
 from experiments.records.phases import Phases
 from experiments.records.recorded import Located, Recording, check_script

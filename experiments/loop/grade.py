@@ -7,22 +7,19 @@ seconds, no data).
 """
 
 import dataclasses
-import hashlib
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.config.errors import LedgerError
-from experiments.policies.base import write_through
+from experiments.config.reward_rule import RewardRule
+from experiments.records.recorded import INFRASTRUCTURE
+from experiments.records.rewards import attempt_reward, attempt_seconds
 from rpg_tasks.prompts import NoScript, extract_script
 from rpg_tasks.registry import Task
-from rpg_tasks.rewards import RewardRule, attempt_reward, attempt_seconds
 from sandbox_exec.protocol import RunRecord
 
-INFRASTRUCTURE = "infrastructure"
 _TEXT = 2000  # characters of each output that a record keeps
 # Sums of squares of more are no float32: one such raw score would stop the run for
 # ever, as its record is read again by every resume.
@@ -65,61 +62,6 @@ def read_answer(text: str) -> tuple[str | None, str | None]:
         return extract_script(text), None
     except NoScript as error:
         return None, str(error)
-
-
-def digest(text: str) -> str:
-    """Hex SHA-256 of a text; what UTF-8 cannot hold is replaced."""
-    return hashlib.sha256(encoded(text)).hexdigest()
-
-
-def encoded(text: str) -> bytes:
-    """UTF-8, lone surrogates replaced."""
-    return text.encode("utf-8", errors="replace")
-
-
-class Texts:
-    """Scripts and answers, one file per content, named by its digest."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-
-    def path(self, sha256: str, suffix: str = ".py") -> Path:
-        """Where a text of that digest lies."""
-        return self.folder / f"{sha256}{suffix}"
-
-    def save(self, text: str, suffix: str = ".py") -> str:
-        """Write a text unless it is there; its digest.
-
-        Raises:
-            LedgerError: the disk refuses.
-        """
-        name = digest(text)
-        path = self.path(name, suffix)
-        if not path.exists():
-            try:
-                self.folder.mkdir(exist_ok=True)
-                write_through(path, encoded(text))
-            except OSError as error:
-                raise LedgerError(
-                    f"cannot write {path} ({error.strerror or error}): nothing "
-                    "recorded so far is lost; free some space or fix the permissions, "
-                    "then --resume"
-                ) from error
-        return name
-
-    def load(self, sha256: str, suffix: str = ".py") -> str:
-        """The text of that digest.
-
-        Raises:
-            LedgerError: it is gone.
-        """
-        try:
-            return self.path(sha256, suffix).read_text("utf-8")
-        except OSError as error:
-            raise LedgerError(
-                f"{self.path(sha256, suffix)} is gone ({error.strerror or error}): "
-                "restore the run's folder from a copy"
-            ) from error
 
 
 def without_script(reason: str) -> dict[str, Any]:

@@ -6,8 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.config.arms import Arm
+from experiments.config.reward_rule import RewardRule
+from experiments.policies.base import Signals
+from experiments.records.rewards import charged_seconds
 from rpg_jax.losses import leave_one_out_advantage
-from rpg_tasks.rewards import RewardRule, charged_seconds
 
 
 class Rows(NamedTuple):
@@ -19,16 +21,6 @@ class Rows(NamedTuple):
     valid: np.ndarray  # bool
     known: np.ndarray  # bool; false where the machinery failed
     chain: np.ndarray  # int
-
-
-class Signals(NamedTuple):
-    """What one batch teaches; arrays of shape [B], 0 where ``mask`` is false."""
-
-    relative: np.ndarray  # the signal: r - price * charged, or r / charged
-    advantage: np.ndarray  # over the mean of the others, times weight: without a critic
-    weight: np.ndarray
-    charged: np.ndarray  # seconds
-    mask: np.ndarray  # bool; rows that take part
 
 
 def rows_of(attempts: list[dict]) -> Rows:

@@ -12,8 +12,8 @@ import numpy as np
 
 from experiments.config.errors import LoopError
 from experiments.config.protocol import Learning, Sampling
-from experiments.loop.learn import Signals
-from experiments.policies.base import Generation
+from experiments.policies.base import Signals
+from experiments.records.drafts import Generation
 from rpg_jax.llm import (
     Checkpoints,
     PPOHyper,

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from experiments.cli import UsageError
+from experiments.config.errors import UsageError
 from experiments.config.presets import Machine
 from rpg_tasks.registry import Task
 

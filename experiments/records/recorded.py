@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config.errors import LoopError, ReplayError
-from experiments.loop.grade import INFRASTRUCTURE
 from experiments.records.ledger import read, read_at
 
 ATTEMPTS = "attempts.jsonl"
@@ -151,3 +150,6 @@ def need_whole(step: int, rows: list[Located], chains: int) -> None:
             f"the ledger holds {len(rows)} of {chains} attempts of step {step}, which "
             "was committed: restore the run's folder from a copy"
         )
+
+
+INFRASTRUCTURE = "infrastructure"

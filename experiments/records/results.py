@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.policies.base import write_through
+from experiments.records.final import best_final
 from experiments.records.ledger import read
 from experiments.records.phases import PHASES
 from experiments.records.recorded import ATTEMPTS, METRICS, by_step
-from experiments.running.final import best_final
+from experiments.records.texts import write_through
 
 FIELDS = (
     "task",

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from experiments.cli import UsageError
+from experiments.config.errors import UsageError
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy")
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from experiments.records.ledger import read
 from experiments.records.recorded import ATTEMPTS, METRICS, by_step, spent_s
+from experiments.records.rewards import MIN_SECONDS
 from rpg_tasks.registry import Task
-from rpg_tasks.rewards import MIN_SECONDS, oriented
+from rpg_tasks.scores import oriented
 
 CURVES = ("best", "last", "mean")
 CLOCKS = ("execution", "total")

@@ -15,7 +15,7 @@ from experiments.records.recorded import ATTEMPTS
 from experiments.reporting import medals, texts
 from experiments.reporting.load import Cell, Experiment
 from rpg_tasks.registry import Task
-from rpg_tasks.rewards import oriented
+from rpg_tasks.scores import oriented
 
 MAX_SCRIPTS = 160
 ANCESTORS = 5

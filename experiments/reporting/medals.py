@@ -14,7 +14,7 @@ import numpy as np
 from experiments.reporting import tables
 from experiments.reporting.load import Cell, Experiment
 from rpg_tasks.registry import Task
-from rpg_tasks.rewards import above_median, medal
+from rpg_tasks.scores import above_median, medal
 
 MEDALS = ("gold", "silver", "bronze")
 

@@ -11,10 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from experiments.config.reward_rule import RewardRule
+from experiments.records.rewards import charged_seconds
 from experiments.reporting import tables
 from experiments.reporting.load import STATUSES, Cell, Experiment
 from rpg_tasks.registry import Task
-from rpg_tasks.rewards import RewardRule, charged_seconds, oriented
+from rpg_tasks.scores import oriented
 
 RESAMPLES = 4000
 #: With fewer seeds than this, intervals are over chains.

@@ -9,24 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from experiments.config.errors import Stopped
 from experiments.loop import grade as attempt
-from experiments.records.ledger import Ledger, read
+from experiments.records.final import FINAL, Record, final_records
+from experiments.records.ledger import Ledger
 from experiments.records.recorded import ATTEMPTS, by_step
 from rpg_tasks.prepare import TaskData
 from rpg_tasks.registry import Task
-from rpg_tasks.rewards import oriented
+from rpg_tasks.scores import oriented
 from sandbox_exec.limits import Limits
 from sandbox_exec.protocol import ScriptJob, ScriptPool
 
-FINAL = "final.jsonl"
-
 if TYPE_CHECKING:  # scikit-learn is slow to import
     from rpg_tasks.grading import Grader
-
-Record = dict[str, Any]
 
 
 def best_attempts(folder: Path, task: Task, *, steps: int, mode: str) -> list[Record]:
@@ -195,19 +192,3 @@ class FinalScoring:
             "valid": fields["status"] == "valid",
             "score": score,
         }
-
-
-def final_records(folder: Path) -> list[Record]:
-    """What is on record of a run's private test; empty without any."""
-    if not (folder / FINAL).exists():
-        return []
-    return [record for _, record in read(folder / FINAL)]
-
-
-def best_final(folder: Path) -> Record | None:
-    """The last word on the run's best script, if it was scored."""
-    found = None
-    for record in final_records(folder):
-        if record["best"]:
-            found = record
-    return found

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.cli import UsageError
 from experiments.config import plain
-from experiments.config.errors import Stopped
+from experiments.config.errors import Stopped, UsageError
 from experiments.config.settings import Settings, read_settings
 from experiments.console.screen import Screen
 from experiments.console.stop import catch_terminate

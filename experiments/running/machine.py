@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from experiments.cli import UsageError
+from experiments.config.errors import UsageError
 from sandbox_exec import IsolationError, SandboxError
 from sandbox_exec.runner import Engine
 from sandbox_exec.slots import available_cores

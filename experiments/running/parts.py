@@ -10,8 +10,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from experiments.cli import UsageError
 from experiments.config.arms import in_words
+from experiments.config.errors import UsageError
 from experiments.config.settings import Settings
 from experiments.console.screen import Screen
 from experiments.policies.clock import WORK_CLOCK

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from experiments.cli import UsageError
+from experiments.config.errors import UsageError
 from experiments.config.settings import Settings
 from rpg_tasks.registry import Task, TaskError, get_task
 
@@ -89,7 +89,7 @@ def leaderboard_of(settings: Settings, places: Places, task: Task) -> Any:
     Raises:
         TaskError: they are needed and not there.
     """
-    from rpg_tasks.rewards import load_leaderboard
+    from rpg_tasks.scores import load_leaderboard
 
     if settings.protocol.rule.kind != "paper" or task.higher_is_better:
         return None

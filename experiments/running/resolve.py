@@ -8,9 +8,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from experiments.cli import UsageError
 from experiments.config import plain
 from experiments.config import settings as rules
+from experiments.config.errors import UsageError
 from experiments.config.presets import preset_for
 from experiments.config.settings import Settings
 from experiments.running.machine import slots_of

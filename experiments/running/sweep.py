@@ -10,8 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.cli import UsageError
-from experiments.config.errors import Diverged, LedgerError, LoopError, Stopped
+from experiments.config.errors import (
+    Diverged,
+    LedgerError,
+    LoopError,
+    Stopped,
+    UsageError,
+)
 from experiments.config.settings import Settings
 from experiments.console import track
 from experiments.console.screen import Screen

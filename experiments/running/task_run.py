@@ -8,12 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from experiments.config.budget import Budget
 from experiments.config.errors import Diverged
 from experiments.config.settings import Settings
 from experiments.loop.accounts import Cell
 from experiments.loop.algorithm import Loop
 from experiments.loop.grade import Scoring
-from experiments.loop.turns import Budget, run
+from experiments.loop.turns import run
 from experiments.policies.base import Policy
 from experiments.records import rundir
 from experiments.records.results import run_folder

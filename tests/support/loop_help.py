@@ -12,12 +12,12 @@ import numpy as np
 
 from experiments.config.arms import get_arm
 from experiments.config.protocol import SOUND
+from experiments.config.rate import RateOptions
 from experiments.loop.accounts import Cell
 from experiments.loop.algorithm import Loop
 from experiments.loop.gather import Hooks
 from experiments.loop.grade import Scoring
-from experiments.loop.price import RateOptions
-from experiments.policies.base import Generation
+from experiments.records.drafts import Generation
 from rpg_tasks import get_task
 from rpg_tasks.grading import Grade
 from sandbox_exec.protocol import RunRecord, Submission

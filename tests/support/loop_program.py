@@ -7,8 +7,9 @@ from pathlib import Path
 
 import loop_help as helper
 
+from experiments.config.budget import Budget
 from experiments.loop.algorithm import Loop
-from experiments.loop.turns import Budget, run
+from experiments.loop.turns import run
 
 
 def main(folder: str, steps: str, pause: str) -> None:

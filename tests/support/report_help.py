@@ -16,12 +16,13 @@ import numpy as np
 import pytest
 
 from experiments.config.arms import get_arm
+from experiments.config.budget import Budget
 from experiments.config.protocol import SOUND
 from experiments.loop.accounts import Cell
 from experiments.loop.algorithm import Loop
 from experiments.loop.gather import Hooks
 from experiments.loop.grade import Scoring
-from experiments.loop.turns import Budget, run
+from experiments.loop.turns import run
 from experiments.records import rundir
 from experiments.reporting import style
 from experiments.running.wiring import cell_config

@@ -11,7 +11,7 @@ import pytest
 from mle_run_help import Experiment, lines
 from synthetic_helpers import shared_cache
 
-from experiments.cli import UsageError
+from experiments.config.errors import UsageError
 from experiments.records.recorded import MEASURED
 from experiments.records.results import FIELDS
 from experiments.running.final import best_attempts

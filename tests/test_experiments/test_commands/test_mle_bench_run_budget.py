@@ -8,9 +8,9 @@ import pytest
 from mle_run_help import Experiment
 from synthetic_helpers import shared_cache
 
-from experiments.cli import UsageError
+from experiments.config.budget import Budget
+from experiments.config.errors import UsageError
 from experiments.config.settings import longer
-from experiments.loop.turns import Budget
 from experiments.records import results
 
 COMMAND = run_help.COMMAND

@@ -16,7 +16,7 @@ import report_help
 from mle_run_help import Experiment, lines
 from synthetic_helpers import shared_cache
 
-from experiments.cli import UsageError
+from experiments.config.errors import UsageError
 from experiments.records import ledger, rundir
 from experiments.records.recorded import MEASURED
 from experiments.running.final import FinalScoring

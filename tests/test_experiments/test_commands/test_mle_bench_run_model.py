@@ -18,7 +18,7 @@ from repo_paths import ROOT
 
 from experiments.config.presets import PRESETS, Machine
 from experiments.config.protocol import SOUND, Sampling
-from experiments.loop.learn import Signals
+from experiments.policies.base import Signals
 from experiments.policies.models import Model
 from experiments.records.recorded import MEASURED
 from experiments.teaching.tokenizer import save, train_tokenizer
@@ -180,7 +180,7 @@ def test_a_parked_policy_is_the_same_policy(folder, tmp_path):
 
 
 def test_a_model_without_a_tokenizer_is_one_line(tmp_path):
-    from experiments.cli import UsageError
+    from experiments.config.errors import UsageError
     from experiments.policies.models import load
 
     config = llm_tiny.llama(layers=1)

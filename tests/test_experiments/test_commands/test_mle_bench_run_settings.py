@@ -17,8 +17,8 @@ from repo_paths import ROOT
 from synthetic_helpers import shared_cache
 
 from experiments import cli
-from experiments.cli import UsageError
 from experiments.config import plain
+from experiments.config.errors import UsageError
 from experiments.config.presets import LARGE, TINY
 from experiments.config.protocol import PAPER, SOUND
 from experiments.config.settings import Settings, read_settings

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from loop_help import make_loop as _loop
 
+from experiments.config.budget import Budget
 from experiments.config.errors import LoopError, Stopped
-from experiments.loop.turns import Budget, run
+from experiments.loop.turns import run
 from experiments.policies import base as policy_module
 from experiments.reporting.curves import read_chains
 from rpg_tasks.grading import Grade

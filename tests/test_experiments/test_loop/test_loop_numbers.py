@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from experiments.config.protocol import PAPER, SOUND
+from experiments.config.reward_rule import RewardRule
 from experiments.loop.algorithm import Loop
-from rpg_tasks.rewards import RewardRule
 
 STEPS = 7
 CHAINS = 6

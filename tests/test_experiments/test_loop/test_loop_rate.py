@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from experiments.loop.price import DATA, ESTIMATORS, RateModel, RateOptions, top_k
+from experiments.config.rate import DATA, ESTIMATORS, RateOptions
+from experiments.loop.price import RateModel, top_k
 
 CHAINS = 4
 

@@ -17,11 +17,12 @@ import numpy as np
 import pytest
 from repo_paths import ROOT, SUPPORT
 
+from experiments.config.budget import Budget
 from experiments.config.errors import LoopError, ReplayError
 from experiments.config.protocol import SOUND
 from experiments.loop.accounts import Accounts
 from experiments.loop.algorithm import Loop
-from experiments.loop.turns import Budget, run
+from experiments.loop.turns import run
 from experiments.records.recorded import MEASURED, by_step
 
 

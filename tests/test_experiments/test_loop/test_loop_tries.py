@@ -7,8 +7,9 @@ import loop_help as helper
 import pytest
 from loop_help import make_loop as _loop
 
+from experiments.config.budget import Budget
 from experiments.config.errors import LoopError, Stopped
-from experiments.loop.turns import Budget, run
+from experiments.loop.turns import run
 from experiments.reporting.curves import read_chains
 
 GOOD = (0.9, 5.0)

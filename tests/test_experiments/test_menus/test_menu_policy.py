@@ -20,12 +20,12 @@ from experiments.config.errors import LoopError
 from experiments.config.presets import SMOLLM2
 from experiments.loop.algorithm import Loop
 from experiments.loop.grade import read_answer
-from experiments.loop.learn import Signals
 from experiments.menus.generate import draw
 from experiments.menus.language import Menu, NotOfTheMenu, label
 from experiments.menus.menu import recipes
 from experiments.menus.prompt import describer, menu_prompt
 from experiments.menus.tokens import TokenMenu, token_menu
+from experiments.policies.base import Signals
 from experiments.policies.llm import _joined
 from experiments.records.recorded import MEASURED
 from rpg_jax.llm.head import MaskTable
@@ -381,7 +381,7 @@ def test_smollm2_earns_its_first_rewards(smollm2, tmp_path):
 
 
 def test_without_the_package_one_line_says_what_to_install(monkeypatch):
-    from experiments.cli import UsageError
+    from experiments.config.errors import UsageError
     from experiments.policies.models import describe
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)

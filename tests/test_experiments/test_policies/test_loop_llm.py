@@ -11,8 +11,8 @@ import pytest
 
 from experiments.config.protocol import PAPER, SOUND, Learning, Sampling
 from experiments.loop.algorithm import Loop
-from experiments.policies.base import Generation
 from experiments.policies.llm import LLMOptions, LLMPolicy, ppo_hyper
+from experiments.records.drafts import Generation
 from experiments.records.recorded import MEASURED
 from rpg_jax.llm import ppo
 from rpg_jax.llm.models import model_for

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from experiments.cli import UsageError
+from experiments.config.errors import UsageError
 from experiments.records import rundir
 
 _TRY = """

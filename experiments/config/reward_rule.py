@@ -1,0 +1,53 @@
+"""How an attempt is rewarded and charged: the switches."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+REWARDS = ("gain", "raw", "paper")
+FAILURE_CHARGES = ("measured", "slowest", "limit")
+CLOCKS = ("attempt", "execution")
+
+# The paper: a valid script that beats the best so far earns this much more.
+PAPER_BONUS = 0.5
+PAPER_FAILURE = -10.0
+
+
+@dataclasses.dataclass(frozen=True)
+class RewardRule:
+    """How an attempt is rewarded and charged.
+
+    Attributes:
+        kind: ``gain`` (default), ``raw`` (the oriented metric; see
+            ``rpg_tasks.scores`` for why not) or ``paper`` (raw metric for
+            higher-is-better tasks, leaderboard percentile for the others,
+            ``PAPER_BONUS`` for a new best).
+        failure_penalty: what a failed attempt loses; its reward is minus this. The
+            paper's rule has its own (``PAPER_FAILURE``).
+        failure_charge: seconds charged to a failure in its relative reward:
+            ``measured``, ``slowest`` (at least the batch's slowest valid attempt, so
+            that a failure never outranks a valid script) or ``limit``.
+        clock: ``attempt`` (generation + execution) or ``execution``.
+    """
+
+    kind: str = "gain"
+    failure_penalty: float = 0.0
+    failure_charge: str = "slowest"
+    clock: str = "attempt"
+
+    def __post_init__(self):
+        for value, choices, name in (
+            (self.kind, REWARDS, "reward"),
+            (self.failure_charge, FAILURE_CHARGES, "failure charge"),
+            (self.clock, CLOCKS, "time"),
+        ):
+            if value not in choices:
+                raise ValueError(f"{name} must be one of {choices}, got {value!r}")
+        if not (math.isfinite(self.failure_penalty) and self.failure_penalty >= 0):
+            raise ValueError(
+                f"failure penalty must be finite and >= 0, got {self.failure_penalty}"
+            )
+
+
+PAPER_RULE = RewardRule(kind="paper", failure_charge="limit", clock="execution")
