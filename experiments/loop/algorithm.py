@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config.errors import Diverged, LoopError
-from experiments.loop.accounts import Accounts, Cell
-from experiments.loop.gather import Gatherer, Hooks
+from experiments.loop.accounts import Accounts
+from experiments.loop.gather import Gatherer
+from experiments.loop.hooks import Hooks
 from experiments.records.ledger import Ledger
 from experiments.records.phases import PHASES, Phases, Unfinished
 from experiments.records.recorded import (
@@ -26,6 +27,7 @@ from experiments.records.recorded import (
     check_metrics,
     need_whole,
 )
+from experiments.records.spec import RunSpec
 
 
 class _Lost(LoopError):
@@ -37,7 +39,7 @@ class Loop:
 
     Args:
         folder: of the run; it exists.
-        cell: what is run.
+        spec: what is run.
         hooks: policy, sandbox, grader and prompts.
         resume: go on with what the folder holds.
         replay: folder of a run whose records are fed in place of execution and grading;
@@ -52,15 +54,15 @@ class Loop:
     def __init__(
         self,
         folder: Path | str,
-        cell: Cell,
+        spec: RunSpec,
         hooks: Hooks,
         *,
         resume: bool = False,
         replay: Path | str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
-        self.folder, self.cell, self.hooks = Path(folder), cell, hooks
-        self.accounts = Accounts(cell)
+        self.folder, self.spec, self.hooks = Path(folder), spec, hooks
+        self.accounts = Accounts(spec)
         self.total_s = 0.0
         self.phase_s = dict.fromkeys(PHASES, 0.0)
         self._clock = clock
@@ -83,7 +85,7 @@ class Loop:
                 else Recording(self.folder, first=self.next_step)
             )
             self._gatherer = Gatherer(
-                self.folder, cell, hooks, self._ledger, self._recording, clock
+                self.folder, spec, hooks, self._ledger, self._recording, clock
             )
             self._rebuild()
             self._stack = stack.pop_all()
@@ -97,7 +99,7 @@ class Loop:
         for step, located in by_step(self._ledger.path):
             if step >= self.next_step:
                 break
-            need_whole(step, located, self.cell.protocol.chains)
+            need_whole(step, located, self.spec.protocol.chains)
             _, numbers = self.accounts.take(step, located)
             done = metrics.metrics(step)
             if step != reached or done is None:
@@ -188,7 +190,7 @@ class Loop:
             )
         signals, numbers = self.accounts.take(step, located)
         numbers["learn"] = {}
-        if self.cell.arm.gradient:
+        if self.spec.arm.gradient:
             with phases("update"):
                 learned = self.hooks.policy.learn(step, generations, signals)
             numbers["learn"] = self._finite(step, learned)
@@ -199,7 +201,7 @@ class Loop:
         bad = [name for name, value in learned.items() if not math.isfinite(value)]
         if bad:
             raise Diverged(
-                f"{self.cell.name}, step {step}: the update's {bad[0]} is "
+                f"{self.spec.name}, step {step}: the update's {bad[0]} is "
                 f"{learned[bad[0]]}. The step is not committed; its attempts are in "
                 "the ledger. Begin anew with a lower --lr and another --out: resuming "
                 "would come to the same"
@@ -221,7 +223,7 @@ class Loop:
         if step not in self._metrics:
             self._metrics.append(numbers)
             self._unfinished.drop()
-        if self.next_step % self.cell.checkpoint_every == 0:
+        if self.next_step % self.spec.checkpoint_every == 0:
             self.checkpoint()
         return numbers
 

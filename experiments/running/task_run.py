@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from experiments.config.budget import Budget
 from experiments.config.errors import Diverged
 from experiments.config.settings import Settings
-from experiments.loop.accounts import Cell
 from experiments.loop.algorithm import Loop
-from experiments.loop.grade import Scoring
 from experiments.loop.turns import run
 from experiments.policies.base import Policy
 from experiments.records import rundir
 from experiments.records.results import run_folder
+from experiments.records.spec import RunSpec, Scoring, run_config
 from experiments.running.final import FinalScoring
-from experiments.running.wiring import cell_config, make_hooks, script_limits
+from experiments.running.wiring import make_hooks, script_limits
 from rpg_tasks.prepare import TaskData
 from rpg_tasks.prompts import Budget as StatedLimits
 from rpg_tasks.registry import Task, TaskError
@@ -73,9 +72,9 @@ class Watcher(Protocol):
         """Something that the user should know."""
 
 
-def cells_of(
+def specs_of(
     settings: Settings, task: Task, grader: Grader, leaderboard: Any
-) -> list[Cell]:
+) -> list[RunSpec]:
     """The runs of a task: equal in everything but arm and seed.
 
     Raises:
@@ -89,7 +88,7 @@ def cells_of(
             "the worst loss, where the metric is one)"
         )
     return [
-        Cell(
+        RunSpec(
             arm=arm,
             protocol=protocol,
             scoring=Scoring(task, protocol.rule, grader.baseline, leaderboard),
@@ -159,14 +158,14 @@ class TaskRun:
             Stopped, KeyboardInterrupt: Ctrl-C.
         """
         leaderboard = self.parts.leaderboard(self.task)
-        cells = cells_of(self.settings, self.task, self.grader, leaderboard)
+        specs = specs_of(self.settings, self.task, self.grader, leaderboard)
         budget = self.settings.budget
         if self.replay is not None:
             # As long as the records go; a run without any is over at once.
             budget = Budget(steps=10**9)
         with contextlib.ExitStack() as stack:
             pool = stack.enter_context(self.parts.pool()) if self.parts.pool else None
-            loops = [self._loop(stack, cell, pool) for cell in cells]
+            loops = [self._loop(stack, spec, pool) for spec in specs]
             self.watcher.begin(self.task, loops, budget)
             diverged = run(loops, budget, self.watcher.step, self._begin_step)
             lost = 0
@@ -178,14 +177,14 @@ class TaskRun:
         return lost
 
     def _loop(
-        self, stack: contextlib.ExitStack, cell: Cell, pool: ScriptPool | None
+        self, stack: contextlib.ExitStack, spec: RunSpec, pool: ScriptPool | None
     ) -> Loop:
-        where = (self.task.short, cell.arm.name, cell.seed)
+        where = (self.task.short, spec.arm.name, spec.seed)
         folder = run_folder(self.folder, *where)
-        rundir.open_run(folder, cell_config(cell), resume=self.resume)
-        policy = self.parts.policy(folder, cell.seed, cell.protocol, self.task)
+        rundir.open_run(folder, run_config(spec), resume=self.resume)
+        policy = self.parts.policy(folder, spec.seed, spec.protocol, self.task)
         stack.callback(getattr(policy, "close", lambda: None))
-        longest = cell.protocol.sampling.max_prompt_tokens
+        longest = spec.protocol.sampling.max_prompt_tokens
         stated = None
         if self.settings.stated_limits == "task":
             stated = StatedLimits.of(self.task)
@@ -205,7 +204,7 @@ class TaskRun:
             hooks = hooks._replace(describe=self.parts.describer(self.task, longest))
         loop = Loop(
             folder,
-            cell,
+            spec,
             hooks,
             resume=self.resume,
             replay=self.replay and run_folder(self.replay, *where),
@@ -216,7 +215,7 @@ class TaskRun:
             policy.park()
         if loop.repaired:
             self.watcher.note(
-                f"{cell.name}: a killed process had left half a line "
+                f"{spec.name}: a killed process had left half a line "
                 f"({loop.repaired} bytes); it was cut off"
             )
         return loop

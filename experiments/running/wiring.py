@@ -1,12 +1,10 @@
 """The loop's hooks for a prepared task: sandbox pool, grader and prompts."""
 
-import dataclasses
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from experiments.loop.accounts import Cell
-from experiments.loop.gather import Hooks
+from experiments.loop.hooks import Hooks
 from experiments.policies.base import Policy
 from rpg_tasks.grading import Grade, Grader
 from rpg_tasks.prepare import TaskData
@@ -97,16 +95,3 @@ def make_hooks(
             return None  # a script too long to be shown is not improved
 
     return Hooks(policy, execute, grade, describe)
-
-
-def cell_config(cell: Cell) -> dict[str, Any]:
-    """What identifies a run, for ``config.json``: plain types, nothing left out."""
-    return {
-        "task": cell.scoring.task.short,
-        "arm": dataclasses.asdict(cell.arm),
-        "protocol": dataclasses.asdict(cell.protocol),
-        "seed": cell.seed,
-        "limit_s": cell.limit_s,
-        "baseline": cell.scoring.baseline,
-        "leaderboard": cell.scoring.leaderboard is not None,
-    }

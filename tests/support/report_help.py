@@ -18,14 +18,12 @@ import pytest
 from experiments.config.arms import get_arm
 from experiments.config.budget import Budget
 from experiments.config.protocol import SOUND
-from experiments.loop.accounts import Cell
 from experiments.loop.algorithm import Loop
-from experiments.loop.gather import Hooks
-from experiments.loop.grade import Scoring
+from experiments.loop.hooks import Hooks
 from experiments.loop.turns import run
 from experiments.records import rundir
+from experiments.records.spec import Cell, Scoring, cell_config
 from experiments.reporting import style
-from experiments.running.wiring import cell_config
 from rpg_tasks import get_task
 from rpg_tasks.grading import Grade
 from sandbox_exec.protocol import RunRecord, Submission
