@@ -7,12 +7,28 @@ from collections.abc import Mapping
 from typing import Any
 
 
+def later(default: Any) -> Any:
+    """A field that older records lack: left out of JSON while it has its default.
+
+    So a run recorded before the field was there still compares equal.
+    """
+    return dataclasses.field(default=default, metadata={"later": True})
+
+
 def to_plain(value: Any) -> dict[str, Any]:
     """A dataclass as JSON holds it: dicts, lists, strings, numbers, None."""
-    return _plain(dataclasses.asdict(value))
+    return {
+        field.name: _plain(getattr(value, field.name))
+        for field in dataclasses.fields(value)
+        if not (
+            field.metadata.get("later") and getattr(value, field.name) == field.default
+        )
+    }
 
 
 def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return to_plain(value)
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

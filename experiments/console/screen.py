@@ -63,8 +63,12 @@ def _grid(title: str, names: Sequence[str], left: int = 1) -> Table:
     return table
 
 
+def nobody(*_: Any) -> None:
+    """Nobody else looks on."""
+
+
 class Screen:
-    """Prints; see ``task_run.Watcher``.
+    """Prints what happens.
 
     Args:
         console: where to; standard output by default.
@@ -82,8 +86,8 @@ class Screen:
         self._now = ""
         self._spinner = Spinner("dots")
         self._title = ""
-        self.on_step: Callable[[Loop, dict[str, Any]], None] = lambda *_: None
-        self.on_begin: Callable[[Sequence[Loop]], None] = lambda *_: None
+        self.on_step: Callable[[Loop, dict[str, Any]], None] = nobody
+        self.on_begin: Callable[[Sequence[Loop]], None] = nobody
 
     def say(self, text: str = "") -> None:
         """Print a line as it is."""

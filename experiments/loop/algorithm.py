@@ -22,6 +22,7 @@ from experiments.records.recorded import (
     ATTEMPTS,
     INFRASTRUCTURE,
     METRICS,
+    Located,
     Recording,
     by_step,
     check_metrics,
@@ -157,7 +158,17 @@ class Loop:
         step = self.next_step
         phases = self._phases(step)
         try:
-            return self._step(step, phases)
+            generations, located = self._gatherer.attempts(
+                step, self.accounts.next_states(), self.accounts.best, phases
+            )
+            self._need_data(step, located)
+            signals, numbers = self.accounts.take(step, located)
+            numbers["learn"] = {}
+            if self.spec.arm.gradient:
+                with phases("update"):
+                    learned = self.hooks.policy.learn(step, generations, signals)
+                numbers["learn"] = self._finite(step, learned)
+            return self._commit(step, numbers, phases.done())
         except _Lost:
             # Their scripts run again: a broken machine is not the run's expense.
             phases.mark(without=("execute", "grade"))
@@ -165,6 +176,14 @@ class Loop:
         except BaseException:
             phases.mark()
             raise
+
+    def _need_data(self, step: int, located: list[Located]) -> None:
+        if all(r["status"] == INFRASTRUCTURE for _, r in located):
+            raise _Lost(
+                f"step {step}: every attempt met an infrastructure error (the first: "
+                f"{located[0][1]['reason']}). Nothing was learned from it; put that "
+                "right and --resume"
+            )
 
     def _phases(self, step: int) -> Phases:
         """The step's seconds, with those from before a stop; committed ones count."""
@@ -177,24 +196,6 @@ class Loop:
         return Phases(
             self._clock, before, lambda spent: self._unfinished.keep(step, spent)
         )
-
-    def _step(self, step: int, phases: Phases) -> dict[str, Any]:
-        generations, located = self._gatherer.attempts(
-            step, self.accounts.next_states(), self.accounts.best, phases
-        )
-        if all(r["status"] == INFRASTRUCTURE for _, r in located):
-            raise _Lost(
-                f"step {step}: every attempt met an infrastructure error (the first: "
-                f"{located[0][1]['reason']}). Nothing was learned from it; put that "
-                "right and --resume"
-            )
-        signals, numbers = self.accounts.take(step, located)
-        numbers["learn"] = {}
-        if self.spec.arm.gradient:
-            with phases("update"):
-                learned = self.hooks.policy.learn(step, generations, signals)
-            numbers["learn"] = self._finite(step, learned)
-        return self._commit(step, numbers, phases.done())
 
     def _finite(self, step: int, learned: dict[str, float]) -> dict[str, float]:
         learned = {name: float(value) for name, value in learned.items()}

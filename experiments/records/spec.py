@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from experiments.config.arms import Arm
+from experiments.config.plain import to_plain
 from experiments.config.protocol import Protocol
 from experiments.config.reward_rule import RewardRule
 from experiments.records.rewards import attempt_reward
@@ -80,8 +81,8 @@ def run_config(spec: RunSpec) -> dict[str, Any]:
     """What identifies a run, for ``config.json``: plain types, nothing left out."""
     return {
         "task": spec.scoring.task.short,
-        "arm": dataclasses.asdict(spec.arm),
-        "protocol": dataclasses.asdict(spec.protocol),
+        "arm": to_plain(spec.arm),
+        "protocol": to_plain(spec.protocol),
         "seed": spec.seed,
         "limit_s": spec.limit_s,
         "baseline": spec.scoring.baseline,

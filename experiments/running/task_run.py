@@ -4,72 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 from experiments.config.budget import Budget
 from experiments.config.errors import Diverged
 from experiments.config.settings import Settings
 from experiments.loop.algorithm import Loop
 from experiments.loop.turns import run
-from experiments.policies.base import Policy
 from experiments.records import rundir
 from experiments.records.results import run_folder
 from experiments.records.spec import RunSpec, Scoring, run_config
+from experiments.running.experiment import Experiment
 from experiments.running.final import FinalScoring
 from experiments.running.wiring import make_hooks, script_limits
-from rpg_tasks.prepare import TaskData
 from rpg_tasks.prompts import Budget as StatedLimits
 from rpg_tasks.registry import Task, TaskError
 from sandbox_exec.protocol import ScriptPool
 
 if TYPE_CHECKING:  # scikit-learn is slow to import
     from rpg_tasks.grading import Grader
-
-
-class Parts(NamedTuple):
-    """What an experiment is run with; tests give other parts.
-
-    Attributes:
-        policy: (folder, seed, protocol, task) -> a policy at the start weights.
-        describer: (task, longest prompt) -> the loop's ``describe`` hook, for a policy
-            that is not asked for scripts; None for the task's prompts.
-        count: tokens of a prompt; None takes four characters for a token.
-        pool: opens a pool of slots; None where no script will run (replay).
-        prepare: (task, source) -> its data.
-        leaderboard: task -> scores of all teams, or None where no rule needs them.
-        clock: seconds of work.
-        park: one policy's training state on the accelerator at a time.
-    """
-
-    policy: Callable[[Path, int, Any, Task], Policy]
-    describer: Callable[[Task, int], Any] | None
-    count: Callable[[str], int] | None
-    pool: Callable[[], contextlib.AbstractContextManager[ScriptPool]] | None
-    prepare: Callable[[Task, str], TaskData]
-    leaderboard: Callable[[Task], Any]
-    clock: Callable[[], float]
-    park: bool = False
-
-
-class Watcher(Protocol):
-    """Who looks on."""
-
-    def begin(self, task: Task, loops: list[Loop], budget: Budget) -> None:
-        """Runs are about to start."""
-
-    def begin_step(self, loop: Loop) -> None:
-        """A step is about to start."""
-
-    def step(self, loop: Loop, metrics: dict[str, Any]) -> None:
-        """A step is over."""
-
-    def final(self, folder: Path, record: dict[str, Any]) -> None:
-        """A script was scored on the private test."""
-
-    def note(self, text: str) -> None:
-        """Something that the user should know."""
 
 
 def specs_of(
@@ -106,33 +59,18 @@ class TaskRun:
     """One task of an experiment.
 
     Args:
-        settings: of the experiment.
+        experiment: that it belongs to.
         task: the task.
         source: of its data.
-        folder: of the experiment.
-        parts: policy, pool, data.
-        watcher: who looks on.
-        resume: go on with what the folder holds.
-        replay: folder of the experiment whose records are fed in place of execution.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        task: Task,
-        source: str,
-        folder: Path,
-        parts: Parts,
-        watcher: Watcher,
-        *,
-        resume: bool = False,
-        replay: Path | None = None,
-    ):
-        self.settings, self.task, self.folder = settings, task, folder
-        self.parts, self.watcher = parts, watcher
-        self.resume, self.replay = resume, replay
+    def __init__(self, experiment: Experiment, task: Task, source: str):
+        self.experiment, self.task = experiment, task
+        self.settings, self.parts = experiment.settings, experiment.parts
+        self.watcher = experiment.screen
+        settings = self.settings
         self._awake: Any = None
-        self.data = parts.prepare(task, source)
+        self.data = self.parts.prepare(task, source)
         self.split = settings.protocol.reward_split
         self.grader = self._grader(self.split)
         self.limits = script_limits(
@@ -160,7 +98,7 @@ class TaskRun:
         leaderboard = self.parts.leaderboard(self.task)
         specs = specs_of(self.settings, self.task, self.grader, leaderboard)
         budget = self.settings.budget
-        if self.replay is not None:
+        if self.experiment.replay is not None:
             # As long as the records go; a run without any is over at once.
             budget = Budget(steps=10**9)
         with contextlib.ExitStack() as stack:
@@ -169,7 +107,7 @@ class TaskRun:
             self.watcher.begin(self.task, loops, budget)
             diverged = run(loops, budget, self.watcher.step, self._begin_step)
             lost = 0
-            if self.replay is None and self.settings.final != "none":
+            if self.experiment.replay is None and self.settings.final != "none":
                 lost = self._final(loops, pool)
         if diverged:
             more = f" (and {len(diverged) - 1} more)" if diverged[1:] else ""
@@ -180,8 +118,8 @@ class TaskRun:
         self, stack: contextlib.ExitStack, spec: RunSpec, pool: ScriptPool | None
     ) -> Loop:
         where = (self.task.short, spec.arm.name, spec.seed)
-        folder = run_folder(self.folder, *where)
-        rundir.open_run(folder, run_config(spec), resume=self.resume)
+        folder = run_folder(self.experiment.places.out, *where)
+        rundir.open_run(folder, run_config(spec), resume=self.experiment.resume)
         policy = self.parts.policy(folder, spec.seed, spec.protocol, self.task)
         stack.callback(getattr(policy, "close", lambda: None))
         longest = spec.protocol.sampling.max_prompt_tokens
@@ -202,12 +140,13 @@ class TaskRun:
         )
         if self.parts.describer is not None:
             hooks = hooks._replace(describe=self.parts.describer(self.task, longest))
+        replay = self.experiment.replay
         loop = Loop(
             folder,
             spec,
             hooks,
-            resume=self.resume,
-            replay=self.replay and run_folder(self.replay, *where),
+            resume=self.experiment.resume,
+            replay=replay and run_folder(replay, *where),
             clock=self.parts.clock,
         )
         stack.enter_context(loop)
