@@ -9,11 +9,10 @@ import loop_help
 
 from experiments.config.protocol import SOUND, Sampling
 from experiments.loop.hooks import Hooks
-from experiments.menus.generate import Draft
-from experiments.menus.language import Menu
-from experiments.menus.menu import Option, Pick, Recipe
+from experiments.menus.grammar import TokenMenu
+from experiments.menus.menu import Menu
 from experiments.menus.prompt import describer
-from experiments.menus.tokens import TokenMenu
+from experiments.menus.recipe import ChosenScript, Option, Pick, Recipe
 from experiments.policies.llm import LLMOptions, LLMPolicy, ppo_hyper
 from sandbox_exec.protocol import RunRecord, Submission
 
@@ -78,7 +77,7 @@ FORMS = (
 )
 
 
-def every_draft():
+def every_choice():
     """All choices there are, written out by hand: 2 x (1 + 3 + 3) ... and 2."""
     for form in FORMS:
         ways = []
@@ -91,7 +90,7 @@ def every_draft():
                     picks.append(Pick(one.name, tuple(pairs)))
             ways.append(picks)
         for picks in itertools.product(*ways):
-            yield Draft(form, dict(zip(form.slots, picks, strict=True)))
+            yield ChosenScript(form, dict(zip(form.slots, picks, strict=True)))
 
 
 def token_menu():

@@ -8,12 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from synthetic_helpers import shared_cache
-
-from experiments.teaching import survey_report
-from experiments.teaching.batches import Stream
 from experiments.teaching.run import placeless
-from experiments.teaching.survey import Sample, changed_share, summarise
 from experiments.teaching.teach import (
     Recipe,
     losses,
@@ -22,6 +17,11 @@ from experiments.teaching.teach import (
     sharpened,
     tiny_config,
 )
+from synthetic_helpers import shared_cache
+
+from experiments.teaching import survey_report
+from experiments.teaching.batches import Stream
+from experiments.teaching.survey import Sample, changed_share, summarise
 from experiments.teaching.tokenizer import corpus, save, train_tokenizer
 from experiments.teaching.training import (
     SMOKE,

@@ -6,12 +6,13 @@ import re
 
 import numpy as np
 import pytest
+from experiments.teaching.failures import KINDS, SYNTAX, fail
 from synthetic_helpers import SHORTS, shared_cache
 
-from experiments.menus import draw, generate, recipes
-from experiments.menus.failures import KINDS, SYNTAX, fail
-from experiments.menus.menu import header, with_imports
-from experiments.teaching.tokenizer import corpus, save, train_tokenizer
+from experiments.menus import draw, recipes
+from experiments.menus.source import header, with_imports
+from experiments.teaching.examples import corpus, generate
+from experiments.teaching.tokenizer import save, train_tokenizer
 from rpg_jax.llm import load_tokenizer
 from rpg_jax.llm.tokenizer import chat_ids, stop_ids
 from rpg_tasks import prepare_task

@@ -5,11 +5,11 @@ import re
 
 import numpy as np
 import pytest
+from experiments.teaching.failures import KINDS
+from experiments.teaching.run_scripts import run_scripts, summary
 from synthetic_helpers import SHORTS, own_core, shared_cache
 
 from experiments.menus import draw, recipes
-from experiments.menus.failures import KINDS
-from experiments.teaching.run import run_scripts, summary
 from rpg_tasks import prepare_task
 from sandbox_exec import Level, LocalPool
 

@@ -13,17 +13,16 @@ import loop_help
 import menu_help as helper
 import numpy as np
 import pytest
+from experiments.menus.grammar import TokenMenu, token_menu
+from experiments.menus.menu import Menu, NotOfTheMenu, label
+from experiments.menus.task_menu import draw, recipes
 from repo_paths import ROOT
 from synthetic_helpers import SHORTS
 
 from experiments.config.errors import LoopError
 from experiments.config.presets import SMOLLM2
 from experiments.loop.algorithm import Loop
-from experiments.menus.generate import draw
-from experiments.menus.language import Menu, NotOfTheMenu, label
-from experiments.menus.menu import recipes
 from experiments.menus.prompt import describer, menu_prompt
-from experiments.menus.tokens import TokenMenu, token_menu
 from experiments.policies.base import Signals
 from experiments.policies.llm import _joined
 from experiments.records.recorded import MEASURED
@@ -51,7 +50,7 @@ def params():
 
 def test_every_choice_goes_to_text_and_script_and_back(menu):
     language, texts = menu.menu, set()
-    for draft in helper.every_draft():
+    for draft in helper.every_choice():
         text = language.text(draft)
         again = language.parse(text)
         assert again.script == draft.script
@@ -135,7 +134,7 @@ def test_the_grammar_spells_the_menu_and_nothing_else(menu):
     )
     texts = list(spelled(grammar))
     assert len(texts) == len(set(texts))
-    assert set(texts) == {menu.menu.text(d) for d in helper.every_draft()}
+    assert set(texts) == {menu.menu.text(d) for d in helper.every_choice()}
     assert menu.longest == 1 + max(map(len, texts))
     encode = helper.Letters().encode
     assert all(menu.tree.accepts(menu.start, encode(text)) for text in texts)
