@@ -21,7 +21,7 @@ from experiments.records.results import run_folder
 from experiments.running.final import FinalScoring
 from experiments.running.wiring import cell_config, make_hooks, script_limits
 from rpg_tasks.prepare import TaskData
-from rpg_tasks.prompts import Budget as StatedLimits
+from rpg_tasks.prompts import StatedLimits
 from rpg_tasks.registry import Task, TaskError
 from sandbox_exec.protocol import ScriptPool
 

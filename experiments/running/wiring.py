@@ -10,7 +10,7 @@ from experiments.loop.gather import Hooks
 from experiments.policies.base import Policy
 from rpg_tasks.grading import Grade, Grader
 from rpg_tasks.prepare import TaskData
-from rpg_tasks.prompts import Attempt, Budget, fit
+from rpg_tasks.prompts import Attempt, StatedLimits, fit
 from rpg_tasks.registry import TaskError
 from sandbox_exec.limits import Limits
 from sandbox_exec.protocol import RunRecord, ScriptJob, ScriptPool
@@ -44,7 +44,7 @@ def make_hooks(
     count_tokens: Callable[[str], int] | None = None,
     max_prompt_tokens: int = 2560,
     cores: int = 1,
-    stated: Budget | None = None,
+    stated: StatedLimits | None = None,
 ) -> Hooks:
     """Hooks that run scripts in a pool and grade what they leave.
 
@@ -63,7 +63,7 @@ def make_hooks(
         stated: what prompts say about limits.
     """
     inputs = data.public if split == "validation" else data.test_public
-    budget = stated or Budget(limits.wall_s, limits.memory_mb, cores)
+    shown = stated or StatedLimits(limits.wall_s, limits.memory_mb, cores)
     count = count_tokens or (lambda text: -(-len(text) // 4))
 
     def execute(run_id: str, script: bytes) -> "Future[RunRecord]":
@@ -89,7 +89,7 @@ def make_hooks(
                 inputs,
                 previous,
                 style=style,
-                budget=budget,
+                limits=shown,
             )
         except TaskError:
             if previous is None:

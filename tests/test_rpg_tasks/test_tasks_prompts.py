@@ -153,10 +153,10 @@ def test_the_base_prompt_holds_record_data_and_limits(folder):
 
 def test_limits_are_the_sandboxs(folder):
     budget = Budget(wall_s=30, memory_mb=2048, cores=2, gpus=1)
-    text = prompt("spooky-author", folder, budget=budget)
+    text = prompt("spooky-author", folder, limits=limits)
     assert "At most 30 seconds" in text
     assert "2 CPU cores, 2 GB of memory, 1 GPU" in text
-    compact = prompt("spooky-author", folder, style="compact", budget=budget)
+    compact = prompt("spooky-author", folder, style="compact", limits=limits)
     assert "Limit 30 s, 2 CPU cores." in compact
 
 
