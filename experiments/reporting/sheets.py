@@ -68,7 +68,9 @@ def _score_sheet(
             change = tables.improvement(task, row[f"{arm}_mean"], row["vanilla_mean"])
             row[f"{arm}_improvement_pct"] = change
             gains[arm].append(change)
-        row["paper_improvement_pct"] = task.paper.improv_pct
+        row["paper_improvement_pct"] = (
+            math.nan if task.paper is None else task.paper.improv_pct
+        )
         rows.append(row | (fields or {}).get(task.short, {}))
     columns = [*_task_columns(), *extra]
     columns += [
@@ -179,7 +181,7 @@ def medal_sheet(experiment: Experiment, *, synthetic: bool) -> Sheet:
         for arm in experiment.arms(task):
             counts = medals.count(task, experiment.of(task, arm))
             limits = {
-                f"{name}_threshold": getattr(task.medals, name)
+                f"{name}_threshold": getattr(task.medals, name, math.nan)
                 for name in (*medals.MEDALS, "median")
             }
             rows.append(

@@ -97,6 +97,7 @@ def paper_rows() -> list[Row]:
             Cell(task.paper.vanilla, task.paper.vanilla_se),
         )
         for task in load_tasks().values()
+        if task.paper is not None
     ]
 
 
@@ -106,4 +107,5 @@ def paper_printed() -> Summary:
     Its printed means are rounded to three digits, so improvements recomputed from them
     (``paper_rows``) differ: 0.089 / 0.014 gives 535.7, 530.5 is printed.
     """
-    return summarise([task.paper.improv_pct for task in load_tasks().values()])
+    papers = [task.paper for task in load_tasks().values()]
+    return summarise([paper.improv_pct for paper in papers if paper is not None])
