@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -31,14 +32,18 @@ class Failure:
     output: str
 
 
-Change = Callable[[str, np.random.Generator], tuple[str, str, str] | None]
+# (script, reason, last line of the output), or None where a change does not apply.
+Changed = tuple[str, str, str] | None
+Change = Callable[[str, np.random.Generator], Changed]
+
+_T = TypeVar("_T")
 
 
-def _pick(rng: np.random.Generator, items):
+def _pick(rng: np.random.Generator, items: Sequence[_T]) -> _T:
     return items[int(rng.integers(len(items)))]
 
 
-def _bracket(script: str, rng: np.random.Generator):
+def _bracket(script: str, rng: np.random.Generator) -> Changed:
     """A closing bracket is missing."""
     lines = script.split("\n")
     places = [
@@ -54,7 +59,7 @@ def _bracket(script: str, rng: np.random.Generator):
     return "\n".join(lines), "exit code 1", error
 
 
-def _indent(script: str, rng: np.random.Generator):
+def _indent(script: str, rng: np.random.Generator) -> Changed:
     """A line of a block lost its indentation."""
     lines = script.split("\n")
     places = [
@@ -70,7 +75,7 @@ def _indent(script: str, rng: np.random.Generator):
     return "\n".join(lines), "exit code 1", error
 
 
-def _import(script: str, rng: np.random.Generator):
+def _import(script: str, rng: np.random.Generator) -> Changed:
     """An import was forgotten."""
     lines = script.split("\n")
     places = [
@@ -85,7 +90,7 @@ def _import(script: str, rng: np.random.Generator):
     return "\n".join(lines), "exit code 1", f"NameError: name '{name}' is not defined"
 
 
-def _column(script: str, rng: np.random.Generator):
+def _column(script: str, rng: np.random.Generator) -> Changed:
     """A column is misspelled."""
     names = re.findall(r'(?:train|test|frame)\["(\w+)"\]', script)
     if not names:
@@ -97,7 +102,7 @@ def _column(script: str, rng: np.random.Generator):
     return changed, "exit code 1", f"KeyError: '{wrong}'"
 
 
-def _path(script: str, rng: np.random.Generator):
+def _path(script: str, rng: np.random.Generator) -> Changed:
     """A file is looked for where it is not."""
     paths = sorted(set(re.findall(r'"input/([\w./]+)"', script)))
     if not paths:
@@ -111,7 +116,7 @@ def _path(script: str, rng: np.random.Generator):
     return changed, "exit code 1", error
 
 
-def _method(script: str, rng: np.random.Generator):
+def _method(script: str, rng: np.random.Generator) -> Changed:
     """A method that does not exist."""
     pairs = {
         ".predict_proba(": ".predict_probability(",
@@ -128,7 +133,7 @@ def _method(script: str, rng: np.random.Generator):
     return script.replace(name, wrong, 1), "exit code 1", error
 
 
-def _index(script: str, rng: np.random.Generator):
+def _rows(script: str, rng: np.random.Generator) -> Changed:
     """The submission holds half of the rows."""
     old = '.to_csv("submission.csv"'
     if old not in script:
@@ -137,7 +142,7 @@ def _index(script: str, rng: np.random.Generator):
     return script.replace(old, new, 1), "invalid submission: wrong number of rows", ""
 
 
-def _forgotten(script: str, rng: np.random.Generator):
+def _forgotten(script: str, rng: np.random.Generator) -> Changed:
     """The submission goes elsewhere."""
     if '"submission.csv"' not in script:
         return None
@@ -146,7 +151,7 @@ def _forgotten(script: str, rng: np.random.Generator):
     return changed, "no submission.csv was written", ""
 
 
-def _blank(script: str, rng: np.random.Generator):
+def _blank(script: str, rng: np.random.Generator) -> Changed:
     """Predictions that are not a number."""
     found = re.search(r"^p = model[^\n]*$", script, re.MULTILINE)
     if not found:
@@ -163,7 +168,7 @@ KINDS: dict[str, Change] = {
     "column": _column,
     "path": _path,
     "method": _method,
-    "rows": _index,
+    "rows": _rows,
     "forgotten": _forgotten,
     "blank": _blank,
 }

@@ -10,15 +10,15 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from experiments.teaching.batches import Batch
+from experiments.teaching.batches import TokenBatch
 from rpg_jax.llm import model_for
-from rpg_jax.llm.config import FULL, LINEAR, Qwen35Config
+from rpg_jax.llm.config import Qwen35Config
 from rpg_jax.llm.head import token_log_probs
 from rpg_jax.llm.optim import global_norm, is_matrix
 
 
 @dataclasses.dataclass(frozen=True)
-class Recipe:
+class TeachOptions:
     """Hyper-parameters of the training.
 
     Attributes:
@@ -39,7 +39,7 @@ class Recipe:
 
 
 # For a model that has learned nearly the same scripts.
-REFRESH = Recipe(steps=200, matrix_rate=0.012, other_rate=2.5e-3, decay=0.97)
+REFRESH = TeachOptions(steps=200, matrix_rate=0.012, other_rate=2.5e-3, decay=0.97)
 
 
 class TeachState(NamedTuple):
@@ -58,43 +58,11 @@ class TeachInfo(NamedTuple):
     grad_norm: jax.Array
 
 
-def tiny_config(
-    vocabulary: int, *, width: int = 256, depth: int = 4, hidden: int = 640
-) -> Qwen35Config:
-    """Qwen3.5's architecture at the size of a laptop: every other layer attends.
-
-    With so few layers and heads the recurrent state does not carry the task's name to
-    the end of a script; one layer that attends has nothing after it to use what it
-    reads. Hence two of four, where the large models have one of four.
-    """
-    interval = 2
-    types = tuple(FULL if (i + 1) % interval == 0 else LINEAR for i in range(depth))
-    return Qwen35Config(
-        vocab_size=vocabulary,
-        hidden_size=width,
-        intermediate_size=hidden,
-        num_hidden_layers=depth,
-        num_attention_heads=max(width // 64, 1),
-        num_key_value_heads=max(width // 128, 1),
-        head_dim=min(64, width),
-        linear_num_key_heads=max(width // 128, 1),
-        linear_num_value_heads=max(width // 128, 1),
-        linear_key_head_dim=min(64, width),
-        linear_value_head_dim=min(64, width),
-        layer_types=types,
-        partial_rotary_factor=0.5,
-        tie_word_embeddings=True,
-        max_position_embeddings=2048,
-        pad_token_id=0,
-        eos_token_id=(2,),
-    )
-
-
-def schedule(recipe: Recipe, peak: float) -> optax.Schedule:
+def schedule(options: TeachOptions, peak: float) -> optax.Schedule:
     """A line up, a plateau, a line down to zero."""
-    up = max(int(recipe.steps * recipe.warmup), 1)
-    down = max(int(recipe.steps * recipe.decay), 1)
-    flat = max(recipe.steps - up - down, 0)
+    up = max(int(options.steps * options.warmup), 1)
+    down = max(int(options.steps * options.decay), 1)
+    flat = max(options.steps - up - down, 0)
     return optax.join_schedules(
         [
             optax.linear_schedule(peak / up, peak, up),
@@ -105,7 +73,7 @@ def schedule(recipe: Recipe, peak: float) -> optax.Schedule:
     )
 
 
-def optimizer(recipe: Recipe) -> optax.GradientTransformation:
+def optimizer(options: TeachOptions) -> optax.GradientTransformation:
     """Muon for the matrices of the layers, Adam for everything else.
 
     Muon (Jordan et al., 2024) as optax has it; matrices of stacked layers carry their
@@ -113,7 +81,7 @@ def optimizer(recipe: Recipe) -> optax.GradientTransformation:
     """
 
     def dimensions(params: Any) -> Any:
-        def one(path: tuple, leaf: Any) -> Any:
+        def one(path: tuple[Any, ...], leaf: Any) -> Any:
             names = [str(getattr(entry, "key", entry)) for entry in path]
             inside = "layers" in names and is_matrix(path) and "conv1d" not in names
             if not inside:
@@ -124,17 +92,19 @@ def optimizer(recipe: Recipe) -> optax.GradientTransformation:
         return jax.tree_util.tree_map_with_path(one, params)
 
     return optax.chain(
-        optax.clip_by_global_norm(recipe.clip),
+        optax.clip_by_global_norm(options.clip),
         optax.contrib.muon(
-            schedule(recipe, recipe.matrix_rate),
-            adam_learning_rate=schedule(recipe, recipe.other_rate),
+            schedule(options, options.matrix_rate),
+            adam_learning_rate=schedule(options, options.other_rate),
             adam_b2=0.99,
             muon_weight_dimension_numbers=dimensions,
         ),
     )
 
 
-def losses(config: Qwen35Config, params: Any, batch: Batch) -> tuple[Any, Any]:
+def losses(
+    config: Qwen35Config, params: Any, batch: TokenBatch
+) -> tuple[jax.Array, jax.Array]:
     """-sum w_t log p(y_t | y_<t) / sum w_t: of all tokens, and of those of weight 1.
 
     Weight 1 have completions and the scripts that improve prompts show.
@@ -142,12 +112,12 @@ def losses(config: Qwen35Config, params: Any, batch: Batch) -> tuple[Any, Any]:
     Args:
         config: of the model.
         params: its parameters.
-        batch: see ``Batch``.
+        batch: see ``TokenBatch``.
     """
     model = model_for(config)
     hidden, _ = model.forward(params, batch.tokens, batch.mask)
     out = token_log_probs(
-        hidden[:, :-1], model.head_weight(params), batch.tokens[:, 1:]
+        hidden[:, :-1], model.head_weight(params), jnp.asarray(batch.tokens[:, 1:])
     )
     weight = batch.weight[:, 1:]
     answer = (weight == 1.0).astype(jnp.float32)
@@ -158,23 +128,23 @@ def losses(config: Qwen35Config, params: Any, batch: Batch) -> tuple[Any, Any]:
 
 
 def make_teacher(
-    config: Qwen35Config, recipe: Recipe
+    config: Qwen35Config, options: TeachOptions
 ) -> tuple[
     Callable[[jax.Array], TeachState],
-    Callable[[TeachState, Batch], tuple[TeachState, TeachInfo]],
+    Callable[[TeachState, TokenBatch], tuple[TeachState, TeachInfo]],
 ]:
     """(init, update): init(key) -> state; update(state, batch) -> (state, info)."""
-    rule = optimizer(recipe)
+    rule = optimizer(options)
 
     def init(key: jax.Array) -> TeachState:
         params = model_for(config).init(key)
         return TeachState(params, rule.init(params), jnp.zeros((), jnp.int32))
 
-    def objective(params: Any, batch: Batch):
+    def objective(params: Any, batch: TokenBatch) -> tuple[jax.Array, jax.Array]:
         return losses(config, params, batch)
 
     @jax.jit
-    def update(state: TeachState, batch: Batch) -> tuple[TeachState, TeachInfo]:
+    def update(state: TeachState, batch: TokenBatch) -> tuple[TeachState, TeachInfo]:
         (loss, answer), grads = jax.value_and_grad(objective, has_aux=True)(
             state.params, batch
         )
@@ -188,21 +158,7 @@ def make_teacher(
     return init, update
 
 
-def sharpened(params: Any, factor: float) -> Any:
-    """The same policy with logits ``factor`` times as large: temperature 1 / factor.
-
-    A small model spreads a little probability over tokens that no script has there.
-    Several hundred tokens add up: a factor above 1 takes that mass away and leaves
-    equally likely choices equally likely.
-
-    Args:
-        params: of a model whose final norm scales by 1 + weight.
-        factor: positive.
-    """
-    return {**params, "norm": (1.0 + params["norm"]) * factor - 1.0}
-
-
-def held_out(config: Qwen35Config, params: Any, batches: Iterable[Batch]) -> float:
+def held_out(config: Qwen35Config, params: Any, batches: Iterable[TokenBatch]) -> float:
     """Nats per token of weight 1 of batches that were not trained on."""
     loss = jax.jit(lambda p, b: losses(config, p, b)[1])
     total, count = 0.0, 0.0

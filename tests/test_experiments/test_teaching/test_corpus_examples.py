@@ -1,4 +1,4 @@
-"""The corpus generator: what it writes, without running it."""
+"""The examples that the embedded policy is taught: what is drawn, not run."""
 
 import ast
 import difflib
@@ -8,18 +8,12 @@ import numpy as np
 import pytest
 from synthetic_helpers import SHORTS, shared_cache
 
-from experiments.menus import draw, generate, recipes
-from experiments.menus.failures import KINDS, SYNTAX, fail
-from experiments.menus.menu import header, with_imports
-from experiments.teaching.tokenizer import corpus, save, train_tokenizer
-from rpg_jax.llm import load_tokenizer
-from rpg_jax.llm.tokenizer import chat_ids, stop_ids
+from experiments.menus import draw
+from experiments.teaching.examples import corpus, generate
+from experiments.teaching.failures import KINDS, SYNTAX, fail
+from experiments.teaching.writer import parses
 from rpg_tasks import prepare_task
 from rpg_tasks.prompts import extract_script, prompt
-
-# Of the policy: prompt, answer and end together.
-CONTEXT = 2048
-ANSWER = 900
 
 
 @pytest.fixture(scope="module")
@@ -30,22 +24,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def examples(data):
-    return list(corpus(data, per_task=40))
-
-
-@pytest.fixture(scope="module")
-def tokenizer(examples, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tokenizer")
-    made = train_tokenizer(t for e in examples for t in (e.prompt, e.completion))
-    return load_tokenizer(save(made, folder))
-
-
-def parses(script: str) -> bool:
-    try:
-        ast.parse(script)
-    except SyntaxError:
-        return False
-    return True
+    return list(corpus(data, per_task=20))
 
 
 def touched(before: str, after: str) -> float:
@@ -70,51 +49,6 @@ def test_sound_scripts_parse_and_import_what_they_use(examples):
             }
             used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
             assert imported - {"np", "pd"} <= used, (imported - used, body)
-
-
-def test_every_option_of_every_task_renders_and_is_defined():
-    """Each option of each slot, not only what a sample happens to draw."""
-    rng = np.random.default_rng(0)
-    for short in SHORTS:
-        for recipe in recipes(short):
-            for slot, options in recipe.slots.items():
-                for option in options:
-                    choices = recipe.draw(rng)
-                    values = [(k, v[-1]) for k, v in option.domains.items()]
-                    pick = type(choices[slot])(option.name, tuple(values))
-                    script = recipe.render({**choices, slot: pick})
-                    assert parses(script), script
-                    assert "$" not in script.replace('itude$|count"', "")
-                    _assert_names_defined(script)
-
-
-def _assert_names_defined(script: str) -> None:
-    """Every name that is read is a builtin, imported, or bound somewhere."""
-    tree = ast.parse(script)
-    bound = set(dir(__builtins__)) if not isinstance(__builtins__, dict) else set()
-    bound |= set(__builtins__) if isinstance(__builtins__, dict) else set()
-    read = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            bound |= {a.asname or a.name for a in node.names}
-        elif isinstance(node, ast.FunctionDef):
-            bound.add(node.name)
-        elif isinstance(node, ast.arg):
-            bound.add(node.arg)
-        elif isinstance(node, ast.Name):
-            (read if isinstance(node.ctx, ast.Load) else bound).add(node.id)
-    assert read <= bound, (read - bound, script)
-
-
-@pytest.mark.parametrize("short", SHORTS)
-def test_five_hundred_scripts_parse_and_few_are_twins(short):
-    rng = np.random.default_rng(1)
-    scripts = [draw(short, rng).script for _ in range(500)]
-    assert len(set(scripts)) >= 0.8 * 500
-    assert all(map(parses, scripts))
-    lines = [s.count("\n") for s in scripts]
-    assert 10 <= np.median(lines) <= 48
-    assert max(lines) <= 60
 
 
 def test_scripts_read_nothing_but_their_inputs(examples):
@@ -191,7 +125,7 @@ def test_improve_pairs_edit_locally(examples):
 def test_a_few_in_a_hundred_fail(examples):
     failing = np.mean([e.failure is not None for e in examples])
     assert 0.02 < failing < 0.09
-    # 880 scripts: five standard errors below 98.5%.
+    # 440 scripts: four standard errors below 98.5%.
     assert np.mean([parses(e.script) for e in examples]) > 0.95
 
 
@@ -227,78 +161,3 @@ def test_results_in_prompts_tell_nothing_about_the_script(data):
     # Uniform on [0.4, 1]: six standard errors of the difference of means.
     spread = 0.6 / np.sqrt(12) * np.sqrt(1 / len(few) + 1 / len(many))
     assert abs(np.mean(few) - np.mean(many)) < 6 * spread
-
-
-def test_the_top_has_what_every_script_needs_and_steps_import_their_own():
-    blocks = [
-        "os.listdir('.')",
-        "def features(path):\n    row = []",
-        "    row += [median_filter(path, 3).std()]",
-        "    row += [median_filter(path, 5).std(), label(path)[1]]",
-        "x = label(3)\nmodel = Ridge()",
-        "print(cross_val_score(Ridge(), x))",
-    ]
-    assert header() == "import numpy as np\nimport pandas as pd"
-    found = with_imports(blocks)
-    assert found[0] == "import os\n" + blocks[0]
-    assert found[2].startswith("    from scipy.ndimage import median_filter\n    row")
-    # Known inside the function, unknown after it.
-    assert found[3].startswith("    from scipy.ndimage import label\n    row")
-    assert found[4] == (
-        "from scipy.ndimage import label\nx = label(3)\n"
-        "from sklearn.linear_model import Ridge\nmodel = Ridge()"
-    )
-    assert found[5].startswith("from sklearn.model_selection import cross_val_score\np")
-
-
-# --- tokenizer ----------------------------------------------------------------------
-
-
-def test_texts_come_back_from_the_tokenizer(tokenizer, examples):
-    strange = (
-        "  \n\n\ttab \x00\x7f \u00e9\u4e2d\U0001f600 \ufeff 0123456789 ``` 3.14e-7"
-    )
-    for text in [strange, *(t for e in examples for t in (e.prompt, e.completion))]:
-        ids = tokenizer.encode(text, add_special_tokens=False)
-        assert tokenizer.decode(ids) == text
-    assert 2000 <= len(tokenizer) <= 4096
-
-
-def test_prompt_and_answer_fit_the_context(tokenizer, examples):
-    for e in examples:
-        asked = len(chat_ids(tokenizer, e.prompt))
-        answer = len(tokenizer.encode(e.completion, add_special_tokens=False)) + 1
-        assert answer <= ANSWER
-        assert asked + answer <= CONTEXT, (e.task, e.prompt_kind, asked, answer)
-
-
-def test_chat_template_is_that_of_the_turns(tokenizer):
-    ids = chat_ids(tokenizer, "Hello")
-    vocabulary = tokenizer.get_vocab()
-    assert ids[0] == vocabulary["<|im_start|>"]
-    assert vocabulary["<|im_end|>"] in ids
-    assert tokenizer.eos_token_id == vocabulary["<|im_end|>"]
-    assert tokenizer.pad_token_id == vocabulary["<|endoftext|>"]
-    messages = [{"role": "user", "content": "Hello"}]
-    text = [
-        tokenizer.apply_chat_template(
-            messages,
-            tokenize=False,
-            add_generation_prompt=True,
-            enable_thinking=thinking,
-        )
-        for thinking in (False, True)
-    ]
-    expected = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
-    assert text == [expected, expected]
-
-
-def test_end_of_turn_stops_the_sampler(tokenizer):
-    class Config:
-        eos_token_id = ()
-
-    vocabulary = tokenizer.get_vocab()
-    assert set(stop_ids(Config, tokenizer)) == {
-        vocabulary["<|im_end|>"],
-        vocabulary["<|endoftext|>"],
-    }

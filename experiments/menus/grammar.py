@@ -1,4 +1,4 @@
-"""A menu in the tokens of a model: what may be sampled, and what it means."""
+"""A menu as a grammar over a model's tokens: what may be sampled, what it means."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import functools
 import hashlib
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from experiments.config.errors import LoopError
-from experiments.menus.language import FORM, Menu
-from experiments.menus.menu import recipes
+from experiments.menus.menu import FORM, Menu
+from experiments.menus.task_menu import NoMenu, recipes
 from rpg_jax.llm.head import MaskTable
 from rpg_jax.llm.menus import Automaton, Grammar
 from rpg_jax.llm.tokenizer import stop_ids
@@ -71,11 +72,12 @@ class TokenMenu:
 
         The ratio of an update is between the distributions that were sampled from.
         """
-        return MaskTable(self.masks[0], index)
+        return MaskTable(jnp.asarray(self.masks[0]), jnp.asarray(index))
 
     def mask_index(self, states: Any) -> np.ndarray:
         """States of the sampler's grammar [B, L] -> rows of the mask table, int32."""
-        return self.masks[1][np.asarray(states)]
+        rows: np.ndarray = self.masks[1][np.asarray(states)]
+        return rows
 
     def answer(self, text: str) -> str:
         """What the loop reads for a sampled text: a plan and one fenced script."""
@@ -86,15 +88,13 @@ def token_menu(task: Task, config: Any, tokenizer: Any) -> TokenMenu:
     """The menu of a task in a model's tokens.
 
     Raises:
-        LoopError: the task has no menu.
+        LoopError: the task has no menu, or one that cannot be used.
     """
     try:
-        forms = recipes(task.short)
-    except KeyError:
-        raise LoopError(
-            f"{task.short} has no menu (experiments/menus/data/tasks.toml)"
-        ) from None
-    return TokenMenu(Menu(forms), config, tokenizer)
+        menu = Menu(recipes(task.short))
+    except (NoMenu, ValueError) as error:
+        raise LoopError(str(error)) from error
+    return TokenMenu(menu, config, tokenizer)
 
 
 def _spell(tree: Automaton, menu: Menu, tokenizer: Any) -> int:
@@ -110,11 +110,11 @@ def _spell(tree: Automaton, menu: Menu, tokenizer: Any) -> int:
     ways = []
     for name, parts in menu.parts.items():
         following = tree.end
-        for slot, choices in reversed(parts.items()):
+        for slot, choices in reversed(list(parts.items())):
             options = []
             for label, choice in choices.items():
                 state = following
-                for parameter, values in reversed(choice.values.items()):
+                for parameter, values in reversed(list(choice.values.items())):
                     words = [ids(f" {parameter}={value}") for value in values]
                     state = tree.spell([(word, state) for word in words])
                 options.append((ids(f" {label}"), state))

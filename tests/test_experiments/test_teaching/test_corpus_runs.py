@@ -8,13 +8,16 @@ import pytest
 from synthetic_helpers import SHORTS, own_core, shared_cache
 
 from experiments.menus import draw, recipes
-from experiments.menus.failures import KINDS
-from experiments.teaching.run import run_scripts, summary
+from experiments.teaching.failures import KINDS
+from experiments.teaching.run_scripts import run_scripts, summary
 from rpg_tasks import prepare_task
 from sandbox_exec import Level, LocalPool
 
 # Cheap tasks: a script of theirs is mostly the imports.
 FAST = ("insults", "nyc-taxi", "textnorm-en")
+# Fits that take more than a moment; importing scikit-learn takes a few as well.
+SLOW = "Boosting|LGBM|Forest|Extra|Network|cross_val|Grid"
+IMPORTS = "sklearn|scipy|lightgbm"
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +38,13 @@ def data(tmp_path_factory):
     return lambda short: prepare_task(short, cache_dir=cache)
 
 
-def _cheap(short: str, number: int) -> list[str]:
-    """Scripts that fit nothing, or something that takes a moment."""
+def _cheap(short: str, number: int, *, slow: str = SLOW) -> list[str]:
+    """Scripts without what is ``slow``."""
     rng = np.random.default_rng(0)
     found = []
     while len(found) < number:
         script = draw(short, rng).script
-        slow = re.search("Boosting|LGBM|Forest|Extra|Network|cross_val|Grid", script)
-        if not slow:
+        if not re.search(slow, script):
             found.append(script)
     return found
 
@@ -55,7 +57,8 @@ LONG = pytest.mark.skipif(
 
 @pytest.mark.parametrize("short", FAST)
 def test_scripts_run_and_are_valid(pool, data, short):
-    outcomes = list(run_scripts(pool, data(short), _cheap(short, 2), wall_s=300))
+    scripts = _cheap(short, 2, slow=f"{SLOW}|{IMPORTS}")
+    outcomes = list(run_scripts(pool, data(short), scripts, wall_s=300))
     for o in outcomes:
         assert o.status == "valid", (o.reason, o.script)
         assert 0.0 <= o.gain <= 1.0
@@ -66,11 +69,13 @@ def test_scripts_run_and_are_valid(pool, data, short):
 def test_broken_scripts_fail_as_their_kind_says(pool, data):
     rng = np.random.default_rng(0)
     script = next(s for s in _cheap("insults", 20) if "model" in s)
-    outcomes = {}
-    for kind in ("path", "rows", "blank", "forgotten"):
-        changed, _, output = KINDS[kind](script, rng)
-        (outcomes[kind],) = run_scripts(pool, data("insults"), [changed], wall_s=300)
-        assert outcomes[kind].status != "valid", changed
+    kinds = ("path", "rows", "blank", "forgotten")
+    changed = {kind: KINDS[kind](script, rng) for kind in kinds}
+    scripts = [broken for broken, _, _ in changed.values()]
+    found = run_scripts(pool, data("insults"), scripts, wall_s=300)
+    outcomes = dict(zip(kinds, found, strict=True))
+    for kind, (broken, _, output) in changed.items():
+        assert outcomes[kind].status != "valid", broken
         if output:
             assert output.split(":")[0] in outcomes[kind].reason
     assert outcomes["rows"].status == outcomes["blank"].status == "invalid"
@@ -79,7 +84,7 @@ def test_broken_scripts_fail_as_their_kind_says(pool, data):
 @pytest.mark.slow
 @pytest.mark.parametrize("short", SHORTS)
 def test_ten_random_scripts_of_each_task_run(pool, data, short):
-    """220 in all, as the generator draws them: cheap and dear ones, good and bad."""
+    """220 in all, as they are drawn: cheap and expensive ones, good and bad."""
     rng = np.random.default_rng(7)
     scripts = [draw(short, rng).script for _ in range(10)]
     outcomes = list(run_scripts(pool, data(short), scripts, wall_s=120))

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from experiments.menus.failures import Failure, fail
-from experiments.menus.menu import Pick, Recipe, draw_option, recipes
+from experiments.menus.recipe import ChosenScript, Pick, answer_text
+from experiments.menus.task_menu import draw
+from experiments.teaching.edits import edit
+from experiments.teaching.failures import Failure, fail
 from rpg_tasks.prepare import TaskData
 from rpg_tasks.prompts import Attempt, StatedLimits, prompt
 from rpg_tasks.registry import Task, get_task
@@ -28,7 +30,6 @@ from rpg_tasks.registry import Task, get_task
 FAILING = 0.05  # completions that fail
 FAILED_BEFORE = 0.1  # previous scripts that failed
 REWRITE = 0.12  # improve pairs that start anew
-TWO_CHANGES = 0.3  # local edits that touch two slots
 WARNINGS = (
     "  warnings.warn(",
     "ConvergenceWarning: lbfgs failed to converge after 100 iteration(s)",
@@ -65,79 +66,6 @@ class Example:
     failure: str | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class Draft:
-    """A recipe, its choices and the script they give."""
-
-    recipe: Recipe
-    choices: Mapping[str, Pick]
-
-    @property
-    def script(self) -> str:
-        """The source."""
-        return self.recipe.render(self.choices)
-
-    @property
-    def plan(self) -> str:
-        """One line that names the choices."""
-        words = [self.recipe.words(slot, pick) for slot, pick in self.choices.items()]
-        return f"Plan: {'; '.join(w for w in words if w) or 'the plain way'}."
-
-
-def draw(task: Task | str, rng: np.random.Generator) -> Draft:
-    """A script for a task, every choice drawn anew."""
-    forms = recipes(get_task(task).short)
-    weights = np.array([form.weight for form in forms])
-    recipe = forms[int(rng.choice(len(forms), p=weights / weights.sum()))]
-    return Draft(recipe, recipe.draw(rng))
-
-
-def edit(draft: Draft, rng: np.random.Generator) -> tuple[Draft, str, str]:
-    """The same script with one or two slots changed: (draft, plan, kind).
-
-    A value of an option is changed (one line, mostly) or an option replaced by another.
-    """
-    choices = dict(draft.choices)
-    changes = 2 if rng.random() < TWO_CHANGES else 1
-    kinds, words = set(), []
-    # Slots with one fixed option and one with nothing to choose cannot change.
-    open_slots = [
-        slot
-        for slot, options in draft.recipe.slots.items()
-        if len(options) > 1 or any(len(v) > 1 for v in options[0].domains.values())
-    ]
-    for slot in rng.permutation(open_slots)[:changes]:
-        slot, options = str(slot), draft.recipe.slots[str(slot)]
-        old = choices[slot]
-        option = draft.recipe.option(slot, old)
-        free = [k for k, v in option.domains.items() if len(set(v)) > 1]
-        if free and (len(options) == 1 or rng.random() < 0.5):
-            name = free[int(rng.integers(len(free)))]
-            values = dict(old.values)
-            others = [v for v in option.domains[name] if v != values[name]]
-            values[name] = others[int(rng.integers(len(others)))]
-            choices[slot] = Pick(old.option, tuple(values.items()))
-            what = draft.recipe.words(slot, old) or slot
-            words.append(f"{what}: {name} {values[name]}")
-            kinds.add("value")
-        else:
-            others = [o for o in options if o.name != old.option]
-            if not others:
-                continue
-            choices[slot] = draw_option(rng, others)
-            was, now = (draft.recipe.words(slot, p) for p in (old, choices[slot]))
-            words.append(f"{was or slot} to {now or 'the plain way'}")
-            kinds.add("option")
-    changed = Draft(draft.recipe, choices)
-    kind = "option" if "option" in kinds else "value"
-    return changed, f"Plan: change {'; '.join(words)}.", kind
-
-
-def completion(plan: str, script: str) -> str:
-    """What the policy writes: a plan, then one fenced Python block."""
-    return f"{plan}\n\n```python\n{script}```"
-
-
 def generate(
     task: Task | str,
     data: TaskData,
@@ -157,22 +85,23 @@ def generate(
 
     Raises:
         TaskError: the data cannot be read.
+        NoMenu: the task has no menu.
         ValueError: an unknown kind.
     """
     task = get_task(task)
     kind = kind or ("base" if rng.random() < 0.5 else "improve")
     if kind not in ("base", "improve"):
         raise ValueError(f"kind must be 'base' or 'improve', got {kind!r}")
-    draft = draw(task, rng)
-    plan, how, previous, attempt = draft.plan, "none", None, None
+    chosen = draw(task, rng)
+    plan, how, previous, attempt = chosen.plan, "none", None, None
     if kind == "improve":
-        before, failed = draft, None
+        before, failed = chosen, None
         if rng.random() < FAILED_BEFORE:
             failed = fail(before.script, rng)
         attempt = _attempt(task, before.script, failed, rng)
         previous = attempt.script
-        draft, plan, how = _improved(task, before, failed, rng)
-    script, failure = draft.script, None
+        chosen, plan, how = _improved(task, before, failed, rng)
+    script, failure = chosen.script, None
     if rng.random() < FAILING:
         broken = fail(script, rng)
         script, failure = broken.script, broken.kind
@@ -180,19 +109,36 @@ def generate(
         task=task.short,
         prompt_kind=kind,
         prompt=prompt(task, data.public, attempt, style="compact", limits=limits),
-        completion=completion(plan, script),
+        completion=answer_text(plan, script),
         script=script,
-        choices=draft.choices,
-        form=draft.recipe.name,
+        choices=chosen.choices,
+        form=chosen.recipe.name,
         previous=previous,
         edit=how,
         failure=failure,
     )
 
 
+def corpus(
+    data: Iterable[TaskData], *, per_task: int, seed: int = 0
+) -> Iterator[Example]:
+    """``per_task`` examples of every task, base and improve by turns.
+
+    Equal seeds and data give equal examples; a task's examples do not depend on which
+    other tasks are asked for.
+    """
+    for source in data:
+        name = [ord(c) for c in source.task.short]
+        rng = np.random.default_rng([seed, source.seed, *name])
+        for k in range(per_task):
+            kind = "base" if k % 2 == 0 else "improve"
+            yield generate(source.task, source, rng, kind=kind)
+
+
 def _improved(
-    task: Task, before: Draft, failed: Failure | None, rng: np.random.Generator
-) -> tuple[Draft, str, str]:
+    task: Task, before: ChosenScript, failed: Failure | None, rng: np.random.Generator
+) -> tuple[ChosenScript, str, str]:
+    """What an improvement is taught to be: (script, plan, kind of edit)."""
     if rng.random() < REWRITE:
         anew = draw(task, rng)
         return anew, anew.plan.replace("Plan:", "Plan: write it anew:", 1), "rewrite"
