@@ -105,7 +105,8 @@ def build(
         intervals.interval_note(units),
         few=len(found) <= contests.SENTENCES,
     )
-    sections = _sections(tables, figures, few=lines.few)
+    intro = facts.reward_in_words(experiment)
+    sections = _sections(tables, figures, few=lines.few, intro=intro)
     written.append(files.write(page, html.render(experiment, sections, lines)))
     sheets = [sheet for group in tables.values() for sheet in group]
     written += files.write_tables(target, experiment, lines.headline, sheets)
@@ -176,11 +177,12 @@ def _sections(
     figures: dict[str, list[html.Figure]],
     *,
     few: bool,
+    intro: str,
 ) -> list[Section]:
     """The page; with few tasks, sentences replace the table of contests."""
     return [
         Section(
-            "rates", "Reward per second", figures=tuple(figures["rates"]),
+            "rates", "Reward per second", intro=intro, figures=tuple(figures["rates"]),
             sheets=(*(() if few else tables["contests"]), *tables["arms"]),
         ),
         Section(

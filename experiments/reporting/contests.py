@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from experiments.config.arms import ARMS
 from experiments.reporting import intervals, numbers
 from experiments.reporting.intervals import Interval
 from experiments.reporting.runs import Experiment
-from experiments.reporting.sheet import Column, Row, Sheet, number, percent_change, span
+from experiments.reporting.sheet import (
+    Column,
+    Row,
+    Sheet,
+    bounded,
+    percent_change,
+    span,
+    text_column,
+    with_interval,
+)
 from rpg_tasks.registry import Task
 
 #: With more tasks than this a table replaces the sentences.
@@ -75,9 +84,8 @@ class Contest:
         if math.isfinite(self.percent):
             more = f" ({percent_change(self.percent)}% for {self.first})"
         text = (
-            f"{name}: {self._order()}: {number(a.value)} {span(a.low, a.high)} "
-            f"({self.first}) against {number(b.value)} {span(b.low, b.high)} "
-            f"({self.second}) reward per second{more}. "
+            f"{name}: {self._order()}: {bounded(*a)} ({self.first}) against "
+            f"{bounded(*b)} ({self.second}) reward per second{more}. "
         )
         if math.isnan(self.difference.low):
             return text + (
@@ -165,34 +173,23 @@ def _row(c: Contest) -> Row:
     }
 
 
-def _with_interval(value: str, low: str, high: str) -> Callable[[Row], str]:
-    return lambda r: f"{number(r[value])} {span(r[low], r[high])}"
-
-
 def contest_sheet(found: Sequence[Contest]) -> Sheet:
     """All of them as a table."""
     same = len({(c.first, c.second) for c in found}) == 1
     names = (found[0].first, found[0].second) if same else ("first", "second")
-    columns = [Column("task", lambda r: r["task"], left=True)]
+    columns = [text_column("task")]
     if not same:
         columns += [
-            Column("first", lambda r: r["first"], left=True),
-            Column("second", lambda r: r["second"], left=True),
+            text_column("first"),
+            text_column("second"),
         ]
     columns += [
-        Column(
-            f"{names[0]}: reward/s",
-            _with_interval("first_rate", "first_low", "first_high"),
-        ),
-        Column(
-            f"{names[1]}: reward/s",
-            _with_interval("second_rate", "second_low", "second_high"),
+        with_interval(f"{names[0]}: reward/s", "first_rate", "first_low", "first_high"),
+        with_interval(
+            f"{names[1]}: reward/s", "second_rate", "second_low", "second_high"
         ),
         Column("difference, %", lambda r: percent_change(r["difference_pct"])),
-        Column(
-            "difference",
-            _with_interval("difference", "difference_low", "difference_high"),
-        ),
+        with_interval("difference", "difference", "difference_low", "difference_high"),
         Column("excludes 0", lambda r: "yes" if r["excludes_0"] else "no", left=True),
     ]
     return Sheet(

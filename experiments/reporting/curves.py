@@ -22,7 +22,7 @@ from rpg_tasks.scores import oriented
 CURVES = ("best", "last", "mean")
 CLOCKS = ("execution", "total")
 
-#: How failures enter, for the figure.
+#: How failures enter, for figures.
 FAILURES = {
     "best": "a failed attempt costs its time and leaves the best as it is",
     "last": "a failed attempt counts as the sample submission",

@@ -78,13 +78,12 @@ def figures(
 
 def _budget(where: _Folder, clocks: Sequence[BudgetUse]) -> Figure:
     name, curve = clocks[0].task.short, clocks[0].curve
-    foot = panels.failures_line(curve)
+    foot = panels.small_print(curve)
     return where.draw(
         f"budget-{name}",
         [panels.budget_panel(one) for one in clocks],
         f"{name}: {panels.CURVE_TEXT[curve]}, mean over chains; band: standard error "
-        "(between seeds; between chains with one seed). Dotted: the sample submission. "
-        f"{foot}",
+        f"(between seeds; between chains with one seed). {foot}",
         foot=foot,
     )
 

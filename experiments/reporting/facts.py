@@ -6,10 +6,22 @@ import json
 import time
 from typing import Any
 
+from experiments.config.arms import Arm, in_words
 from experiments.reporting import numbers
 from experiments.reporting.runs import Experiment
 from experiments.reporting.sheet import percent
 
+REWARDS = {
+    "gain": "its gain over the sample submission: 0 for the sample's score or a "
+    "failure, 1 for a perfect score",
+    "raw": "its raw score (turned so that higher is better)",
+    "paper": "the paper's: score or leaderboard percentile, with a bonus for a new "
+    "best",
+}
+CLOCKS = {
+    "attempt": "generation and execution of an attempt",
+    "execution": "execution of an attempt's script",
+}
 CHARGES = {
     "measured": "its own",
     "slowest": "at least as many as the slowest valid attempt of its step",
@@ -69,24 +81,51 @@ def facts(experiment: Experiment) -> list[tuple[str, str]]:
     header = next((h for h in experiment.headers if h), {})
     pairs = [
         ("tasks", ", ".join(t.short for t in experiment.tasks)),
-        ("arms", ", ".join(experiment.arms())),
+        ("arms", _arms(experiment)),
         ("seeds", ", ".join(map(str, sorted({run.seed for run in runs})))),
         ("attempts", _attempts(experiment)),
         ("data", _data(experiment)),
-        ("policy", words(config.get("model", ""))),
+        ("policy", _policy(config)),
         ("protocol", f"{name}; reward {rule.kind}{where}"),
-        ("clock of the reward", f"{rule.clock} seconds"),
+        ("seconds of the reward rate", CLOCKS[rule.clock]),
         ("budget", _budget(config.get("budget"))),
         ("seconds charged to a failure", CHARGES[rule.failure_charge]),
-        ("isolation", ", ".join(levels) or words(config.get("isolation"))),
+        ("sandbox isolation", ", ".join(levels) or words(config.get("isolation"))),
         ("machine", "; ".join(dict.fromkeys(_machines(experiment)))),
         ("started", words(header.get("started", ""))),
-        ("last step", _last_step(experiment)),
+        ("finished", _last_step(experiment)),
         ("revision", words(header.get("git", ""))),
         ("versions", words(header.get("versions", ""))),
         ("command", " ".join(map(str, header.get("command", [])))),
     ]
     return [(k, v) for k, v in pairs if v and v != "None"]
+
+
+def reward_in_words(experiment: Experiment) -> str:
+    """What is earned per second, for a reader who is new to it."""
+    reward = REWARDS[numbers.rule_of(experiment.runs[0]).kind]
+    return (
+        "Reward per second: sum of rewards over sum of seconds, all attempts of an "
+        f"arm. The reward of an attempt is {reward}. ρ̂ is a run's own estimate of its "
+        "reward per second, which it uses as the price of a second."
+    )
+
+
+def _policy(config: dict[str, Any]) -> str:
+    name, size = words(config.get("model", "")), config.get("parameters")
+    return f"{name} ({size:,} parameters)" if isinstance(size, int) else name
+
+
+def _arms(experiment: Experiment) -> str:
+    """Each arm with what it learns from, where its configuration is complete."""
+    known: dict[str, Any] = {run.arm: run.config["arm"] for run in experiment.runs}
+    said = []
+    for name in experiment.arms():
+        try:
+            said.append(f"{name} ({in_words(Arm(**known[name]))})")
+        except (TypeError, ValueError):
+            said.append(name)
+    return "; ".join(said)
 
 
 def _attempts(experiment: Experiment) -> str:

@@ -26,9 +26,9 @@ def score_label(task: Task, curve: str = "best") -> str:
     return f"{CURVE_TEXT[curve]} ({way})"
 
 
-def failures_line(curve: str) -> str:
-    """How failures enter; printed on every budget curve."""
-    return f"Failures: {curves.FAILURES[curve]}."
+def small_print(curve: str) -> str:
+    """What the dotted line is and how failures enter; below every budget curve."""
+    return f"Dotted line: the sample submission. Failures: {curves.FAILURES[curve]}."
 
 
 def _line(axis: "Axes", arm: str, line: Curve, *, step: bool = False) -> None:
@@ -101,7 +101,7 @@ def budget_panel(budget: BudgetUse) -> Panel:
             near = [y for arm in budget.chains for y in budget.at(arm, budget.until)]
             top = np.mean(near) < np.mean(axis.get_ylim())
             axis.annotate(
-                "all chains\ngot here",
+                "reached by\nall chains",
                 xy=(budget.until, 0.9 if top else 0.1),
                 xycoords=axis.get_xaxis_transform(),
                 xytext=(3, 0),
@@ -146,7 +146,7 @@ def rho_panel(experiment: Experiment, task: Task) -> Panel:
                       linewidth=0.8, alpha=0.6)  # fmt: skip
             _line(axis, arm, line, step=True)
             ends.append((arm, line.time[-1], line.mean[-1], look(arm).colour))
-        axis.set_title(f"{task.short}: rate ρ̂ (thin: each batch's)")
+        axis.set_title(f"{task.short}: estimated reward rate (thin: of each step)")
         axis.set_ylabel("reward per second")
         axis.set_xlabel("total seconds of the run")
         axis.set_ylim(bottom=min(0.0, axis.get_ylim()[0]))
@@ -158,9 +158,9 @@ def rho_panel(experiment: Experiment, task: Task) -> Panel:
 #: Lines over steps are means over one part in so many of the steps.
 SMOOTH = 12
 STEP_PANELS = {
-    "relative": ("relative reward at one price", "reward − price · seconds"),
-    "valid": ("share of valid attempts", "share"),
-    "seconds": ("seconds of an attempt", "seconds (protocol's clock)"),
+    "relative": ("relative reward, fixed price", "reward − price · seconds"),
+    "valid": ("share of valid attempts", "share of attempts"),
+    "seconds": ("seconds per attempt", "seconds (protocol's clock)"),
 }
 
 

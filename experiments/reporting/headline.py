@@ -58,7 +58,7 @@ def _over_tasks(found: Sequence[Contest]) -> str:
     if clear:
         text += (
             f"The 95% interval of the difference excludes 0 in {len(clear)} of them "
-            f"({won} for {first}, {len(clear) - won} for {second}){hint(clear)}."
+            f"({first} ahead in {won}, {second} in {len(clear) - won}){hint(clear)}."
         )
     else:
         text += (

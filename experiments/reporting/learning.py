@@ -160,7 +160,7 @@ def by_step(
     if len(runs) > 1:
         error = np.asarray(rows.std(axis=0, ddof=1) / math.sqrt(len(runs)))
     mean = np.asarray(rows.mean(axis=0) if len(runs) else [], np.float64)
-    return Curve(np.flatnonzero(whole) + 1.0, mean, error)
+    return Curve(1.0 + np.flatnonzero(whole).astype(np.float64), mean, error)
 
 
 def _trailing(values: np.ndarray, window: int) -> Floats:

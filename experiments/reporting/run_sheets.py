@@ -14,12 +14,14 @@ from experiments.reporting.sheet import (
     Row,
     Sheet,
     arrow,
+    bounded,
     number,
     percent,
     signed,
-    span,
     spread,
+    task_column,
     text_column,
+    with_interval,
 )
 from rpg_tasks.registry import Task
 
@@ -54,37 +56,40 @@ def arm_sheet(experiment: Experiment) -> Sheet:
         for task in experiment.tasks
         for arm in experiment.arms(task)
     ]
-    columns = (
-        text_column("task"),
-        text_column("better", ""),
+    columns = [
+        task_column(),
         text_column("arm"),
-        Column("seeds", lambda r: str(r["seeds"])),
-        Column("attempts", lambda r: f"{r['attempts']:,}"),
+        with_interval("reward/s", "pooled_rate", "rate_low", "rate_high"),
+        Column("in last third", lambda r: number(r["rate_last_third"])),
         Column("valid", lambda r: percent(r["valid_share"])),
         Column("score if valid", _spread("score_valid")),
         Column("seconds: mean", lambda r: number(r["seconds_mean"])),
         Column("median", lambda r: number(r["seconds_median"])),
         Column("95th pct.", lambda r: number(r["seconds_p95"])),
-        Column("reward/s", lambda r: number(r["pooled_rate"])),
-        Column("95% interval", lambda r: span(r["rate_low"], r["rate_high"])),
-        Column("in last third", lambda r: number(r["rate_last_third"])),
-        Column("lost", lambda r: percent(r["share_infrastructure"])),
-        Column("run, s", lambda r: number(r["used_s"])),
-    )
+        Column("attempts", lambda r: f"{r['attempts']:,}"),
+        Column("seeds", lambda r: str(r["seeds"])),
+        Column("run seconds", lambda r: number(r["used_s"])),
+    ]
+    lost = ""
+    if any(row["share_infrastructure"] for row in rows):
+        columns.append(Column("lost", lambda r: percent(r["share_infrastructure"])))
+        lost = (
+            " Lost: share of the attempts that the sandbox or the grader lost; they "
+            "count nowhere else."
+        )
     return Sheet(
         "arms",
         "Each arm: validity, score, time and reward rate",
-        columns,
+        tuple(columns),
         rows,
         note="Means over seeds ± standard error. Reward/s: sum of rewards (a failure "
-        "adds 0) over sum of seconds, all seeds together; in last third: the mean over "
-        "seeds of the rate in the last third of the steps.",
+        "adds 0) over sum of seconds, all seeds together, with its 95% interval; "
+        "in last third: mean over seeds of the rate in the last third of the steps.",
         about=(
             "Arrows: whether a higher (↑) or a lower (↓) score is better. Valid: share "
-            "of the attempts that got a score. Lost: share of the attempts that the "
-            "sandbox or the grader lost; they count nowhere else. Seconds are those of "
-            "an attempt on the protocol's clock. Run: wall seconds of a run, mean over "
-            "seeds.",
+            "of the attempts that got a score. Seconds are those of an attempt on the "
+            "protocol's clock. Run seconds: wall time of a run, mean over seeds."
+            f"{lost}",
         ),
     )
 
@@ -123,6 +128,17 @@ def _prices(checks: Sequence[learning.Check]) -> str:
     )
 
 
+def _change(r: Row) -> str:
+    if r["why_none"]:
+        return str(r["why_none"])
+    return bounded(r["change"], r["change_low"], r["change_high"], signed)
+
+
+def _beyond_search(r: Row) -> str:
+    low, high = r["beyond_search_low"], r["beyond_search_high"]
+    return bounded(r["beyond_search"], low, high, signed)
+
+
 def learning_sheet(checks: Sequence[learning.Check]) -> Sheet:
     """First third against last third."""
     compared = any(c.beyond_search for c in checks)
@@ -131,18 +147,11 @@ def learning_sheet(checks: Sequence[learning.Check]) -> Sheet:
         text_column("arm"),
         Column("first third", lambda r: number(r["first_third"])),
         Column("last third", lambda r: number(r["last_third"])),
-        Column("change", lambda r: r["why_none"] or signed(r["change"])),
-        Column("95% interval", lambda r: span(r["change_low"], r["change_high"])),
+        Column("change [95% interval]", _change),
         Column("over", lambda r: f"{r['units']} {r['interval_over']}", left=True),
     ]
     if compared:
-        columns += [
-            Column("change − search-only's", lambda r: signed(r["beyond_search"])),
-            Column(
-                "95% interval",
-                lambda r: span(r["beyond_search_low"], r["beyond_search_high"]),
-            ),
-        ]
+        columns.append(Column("change − search-only's [95% interval]", _beyond_search))
     search = "Without the arm search-only, a change may come from search alone."
     if compared:
         search = (

@@ -17,6 +17,7 @@ from experiments.reporting.sheet import (
     number,
     percent_change,
     spread,
+    task_column,
     text_column,
 )
 from rpg_tasks.registry import Task
@@ -83,7 +84,7 @@ def _score_sheet(
     about: tuple[str, ...],
 ) -> Sheet:
     """Mean ± s.e. per task and arm, improvements over vanilla, their averages."""
-    columns = [text_column("task"), text_column("better", ""), *extra]
+    columns = [task_column(), *extra]
     columns += [_estimate(arm) for arm in arms]
     averaged = {f"{arm}_improvement_pct": arm for arm in _compared(arms)}
     if paper:
@@ -201,7 +202,7 @@ def medal_sheet(experiment: Experiment, *, synthetic: bool) -> Sheet:
             counts = medals.count(task, experiment.of(task, arm))
             row: Row = {"task": task.short, "better": arrow(task), "arm": arm}
             rows.append(row | counts | limits)
-    columns = [text_column("task"), text_column("better", ""), text_column("arm")]
+    columns = [task_column(), text_column("arm")]
     names = ("scripts", "scored", *medals.MEDALS, "above_median")
     return Sheet(
         "medals",

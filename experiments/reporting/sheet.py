@@ -73,6 +73,14 @@ def span(low: float, high: float, digits: int = 3) -> str:
     return f"[{number(low, digits)}, {number(high, digits)}]"
 
 
+def bounded(
+    value: float, low: float, high: float, write: Callable[[float], str] | None = None
+) -> str:
+    """value [low, high], or the value alone; ``write`` instead of ``number``."""
+    shown, interval = (write or number)(value), span(low, high)
+    return shown if interval == BLANK else f"{shown} {interval}"
+
+
 def arrow(task: Task) -> str:
     """Which way is better."""
     return "↑" if task.higher_is_better else "↓"
@@ -93,10 +101,19 @@ class Column:
     left: bool = False
 
 
-def text_column(name: str, title: str | None = None) -> Column:
+def text_column(name: str) -> Column:
     """A column of words, aligned to the left; a dash for an empty one."""
-    heading = name if title is None else title
-    return Column(heading, lambda row: row[name] or BLANK, left=True)
+    return Column(name, lambda row: row[name] or BLANK, left=True)
+
+
+def task_column() -> Column:
+    """The task, with an arrow that says which scores are better."""
+    return Column("task", lambda row: f"{row['task']} {row['better']}", left=True)
+
+
+def with_interval(title: str, value: str, low: str, high: str) -> Column:
+    """Numbers with their intervals, as ``bounded`` writes them."""
+    return Column(title, lambda r: bounded(r[value], r[low], r[high]))
 
 
 @dataclasses.dataclass(frozen=True)
