@@ -8,7 +8,7 @@ import llm_tiny
 import loop_help
 
 from experiments.config.protocol import SOUND, Sampling
-from experiments.loop.gather import Hooks
+from experiments.loop.hooks import Hooks
 from experiments.menus.generate import Draft
 from experiments.menus.language import Menu
 from experiments.menus.menu import Option, Pick, Recipe

@@ -19,7 +19,6 @@ from synthetic_helpers import SHORTS
 from experiments.config.errors import LoopError
 from experiments.config.presets import SMOLLM2
 from experiments.loop.algorithm import Loop
-from experiments.loop.grade import read_answer
 from experiments.menus.generate import draw
 from experiments.menus.language import Menu, NotOfTheMenu, label
 from experiments.menus.menu import recipes
@@ -31,7 +30,7 @@ from experiments.records.recorded import MEASURED
 from rpg_jax.llm.head import MaskTable
 from rpg_jax.llm.models import model_for
 from rpg_tasks import get_task
-from rpg_tasks.prompts import Attempt
+from rpg_tasks.prompts import Attempt, NoScript, extract_script
 from rpg_tasks.registry import TaskError
 
 TASK = loop_help.TASK
@@ -62,7 +61,7 @@ def test_every_choice_goes_to_text_and_script_and_back(menu):
         assert language.text(language.recover(script)) == text
         answer = language.answer(text)
         assert answer.startswith("Plan: ")
-        assert read_answer(answer) == (script, None)
+        assert extract_script(answer) == script
         texts.add(text)
     # 3 ways for the rows (one of them listed twice), 7 models, 2 constants.
     assert len(texts) == 3 * 7 + 2
@@ -90,7 +89,8 @@ def test_what_is_not_of_the_menu_is_an_answer_without_a_script(menu, text):
     with pytest.raises(NotOfTheMenu):
         menu.menu.parse(text)
     assert menu.menu.answer(text) == text
-    assert read_answer(text)[0] is None
+    with pytest.raises(NoScript):
+        extract_script(text)
 
 
 def test_names_that_would_read_the_same_are_refused():
@@ -273,7 +273,7 @@ def test_masks_are_stored_and_hold_in_the_update(tmp_path, menu, params):
         assert picked[..., 0][mask].all()
         for generation in generations:
             for text in generation.texts:
-                script, _ = read_answer(text)
+                script = extract_script(text)
                 menu.menu.recover(script)
         state = policy._state
         right = policy.learn(0, generations, signals_of(4))
@@ -295,11 +295,11 @@ def _steps(folder, params, menu, until, *, resume=False, replay=None):
     """Run to a step; every number on record but times of day and of the machine."""
     folder.mkdir(exist_ok=True)
     policy = helper.policy(folder, params, menu)
-    cell = loop_help.cell(chains=4, checkpoint_every=2)
+    spec = loop_help.spec(chains=4, checkpoint_every=2)
     options = {"resume": resume, "replay": replay, "clock": helper.ticks()}
     try:
         hooks = helper.hooks(policy, menu)
-        with Loop(folder, cell, hooks, **options) as loop:
+        with Loop(folder, spec, hooks, **options) as loop:
             while loop.next_step < until:
                 loop.step()
     finally:
