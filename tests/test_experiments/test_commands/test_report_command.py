@@ -226,7 +226,7 @@ def test_unfinished_runs_are_reported_as_such(run, undrawn):
     assert f"{TASK}/rpg/seed-1: no finished step yet" in said
     assert f"{TASK}: failed: a <b>" in said
     text = report.page.read_text(encoding="utf-8")
-    assert "Unfinished" in text
+    assert "Some runs are unfinished" in text
     assert "a &lt;b&gt;" in text
     # Of the third step the fast scripts alone were over.
     (kept,) = report.experiment.runs
