@@ -171,9 +171,9 @@ def test_sheet(experiment: Experiment, *, paper: bool) -> Sheet:
         (task, {arm: medals.test_score(experiment.of(task, arm)) for arm in arms})
         for task in experiment.tasks
     ]
-    title = "Private test: score of each run's best script"
+    title = "Private test: scores of the best scripts"
     if facts.trained_on_test(experiment):
-        title = "Test answers, also used as the reward: score of each run's best script"
+        title = "Test answers, also used as the reward: scores of the best scripts"
     return _score_sheet(
         "scores_test",
         title,
