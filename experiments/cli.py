@@ -10,7 +10,7 @@ import sys
 import textwrap
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 from absl import app, flags, logging
 
@@ -31,6 +31,7 @@ flags.disclaim_key_flags()
 SHARED = {holder.name: holder for holder in (SEED, OUT, RESUME, DRY_RUN)}
 
 Record = TypeVar("Record")
+Sections = Mapping[str, Sequence[flags.FlagHolder[Any]]]
 
 _STOPPED = (130, 143)
 
@@ -53,7 +54,7 @@ def _underscored(argv: Sequence[str]) -> list[str]:
     return words
 
 
-def define_flags(record: type) -> dict[str, list[flags.FlagHolder[Any]]]:
+def define_flags(record: type[Any]) -> dict[str, list[flags.FlagHolder[Any]]]:
     """A flag for each field of a record made with ``option``; by their sections.
 
     A shared flag that is there already keeps its type and takes the field's help.
@@ -61,15 +62,18 @@ def define_flags(record: type) -> dict[str, list[flags.FlagHolder[Any]]]:
     sections: dict[str, list[flags.FlagHolder[Any]]] = {}
     kinds = typing.get_type_hints(record)
     for field in dataclasses.fields(record):
-        about, default = field.metadata, field.default
+        about: Mapping[str, Any] = field.metadata
+        default: Any = field.default
         name, text, choices = field.name, about["help"], about["choices"]
         kind = kinds[name]
         bare = next((k for k in typing.get_args(kind) if k is not type(None)), kind)
         if name in flags.FLAGS:
             flags.FLAGS[name].help = text
             flags.declare_key_flag(name)
-            holder = SHARED[name]
-        elif choices is not None:
+            sections.setdefault(about["section"], []).append(SHARED[name])
+            continue
+        holder: flags.FlagHolder[Any]
+        if choices is not None:
             holder = flags.DEFINE_enum(name, default, list(choices), text)
         elif typing.get_origin(kind) is tuple or typing.get_origin(bare) is tuple:
             words = None if default is None else list(default)
@@ -86,21 +90,25 @@ def define_flags(record: type) -> dict[str, list[flags.FlagHolder[Any]]]:
     return sections
 
 
-def read_flags(record: type[Record]) -> Record:
+def read_flags(record: Callable[..., Record]) -> Record:
     """The record that the command line means."""
-    values = {f.name: flags.FLAGS[f.name].value for f in dataclasses.fields(record)}
+    values = {
+        f.name: flags.FLAGS[f.name].value for f in dataclasses.fields(cast(Any, record))
+    }
     return record(
         **{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
     )
 
 
-def given_flags(record: type) -> list[str]:
+def given_flags(record: type[Any]) -> list[str]:
     """Names of the record's flags that stand on the command line."""
     names = [field.name for field in dataclasses.fields(record)]
     return [name for name in names if flags.FLAGS[name].present]
 
 
-def grouped_help(doc: str, sections: Mapping[str, Sequence[flags.FlagHolder]]) -> str:
+def grouped_help(
+    doc: str, sections: Mapping[str, Sequence[flags.FlagHolder[Any]]]
+) -> str:
     """Help text: the module's docstring, then its flags under headings."""
     lines = [doc.strip()]
     for title, holders in sections.items():
@@ -130,7 +138,7 @@ def run(
     main: Callable[[], int | None],
     argv: Sequence[str] | None = None,
     *,
-    sections: Mapping[str, Sequence[flags.FlagHolder]] | None = None,
+    sections: Sections | None = None,
 ) -> NoReturn:
     """Parses flags and runs ``main``; never returns.
 
@@ -178,7 +186,7 @@ def run(
             os._exit(code)
         return code
 
-    app.run(guarded, argv=argv, flags_parser=parse)
+    app.run(guarded, argv=None if argv is None else list(argv), flags_parser=parse)
     raise AssertionError("app.run returned")
 
 

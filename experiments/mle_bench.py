@@ -136,22 +136,23 @@ def settings_of(options: Options) -> Settings:
 
     if REPLAY.value is not None and RESUME.value:
         raise UsageError("--replay starts anew: leave out --resume")
-    if RESUME.value and OUT.value is None:
+    out = "" if OUT.value is None else OUT.value
+    if RESUME.value and not out:
         raise UsageError("--resume needs the run's folder: add --out=DIR")
-    if OUT.value is not None:
-        check_folder(Path(OUT.value), resume=RESUME.value)
+    if out:
+        check_folder(Path(out), resume=RESUME.value)
     if REPLAY.value is not None:
         settings = _stored(REPLAY.value, "replay")
         if flags.FLAGS["model"].present:
             settings = dataclasses.replace(settings, model=options.model)
         return settings
     if RESUME.value and options.task is None:
-        stored = _stored(OUT.value, "resume")
+        stored = _stored(out, "resume")
         return longer(stored, options.budget, options.steps)
     settings = resolve_settings(options, data_dir=DATA_DIR.value, describe=describe)
     if RESUME.value and options.budget is None and options.steps is None:
         # A preset's budget is for new runs; a longer one is asked for by name.
-        settings = same_limits(settings, read_settings(Path(OUT.value)))
+        settings = same_limits(settings, read_settings(Path(out)))
     return settings
 
 

@@ -61,7 +61,7 @@ def _reference_folder() -> Path:
 
 def _engine() -> Any:
     """Our own model's scripts run anywhere; a stranger's need a boundary."""
-    from experiments.config.settings import isolation_of
+    from experiments.config.parse import isolation_of
     from experiments.running.machine import prepare_engine
 
     least = isolation_of(ISOLATION.value, real=False, model=MODEL.value)

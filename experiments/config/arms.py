@@ -6,6 +6,7 @@ one more switch of one of them, so that a difference in a curve has one cause.
 
 import dataclasses
 import math
+from typing import Any
 
 PRICES = ("none", "estimated", "fixed", "on-policy")
 SIGNALS = ("relative", "ratio")
@@ -41,7 +42,7 @@ class Arm:
     failure_charge: str | None = None
     gradient: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for field, choices in (
             ("advantage_price", PRICES),
             ("ranking_price", PRICES),
@@ -57,7 +58,7 @@ class Arm:
             raise ValueError(f"a price must be finite and >= 0, got {self.fixed_price}")
 
 
-def _unpriced(name: str, **switches) -> Arm:
+def _unpriced(name: str, **switches: Any) -> Arm:
     return Arm(name, advantage_price="none", ranking_price="none", **switches)
 
 

@@ -42,7 +42,7 @@ def from_plain(kind: Any, value: Any) -> Any:
     Raises:
         ValueError: a field without default is missing, or a value does not fit.
     """
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         if not isinstance(value, Mapping):
             raise ValueError(f"{kind.__name__} wants an object, not {value!r}")
         hints = typing.get_type_hints(kind)

@@ -84,8 +84,9 @@ def longer(settings: Settings, seconds: float | None, steps: int | None) -> Sett
 
 def same_limits(settings: Settings, stored: Settings) -> Settings:
     """With the stored run's seconds and steps, on the clock that was asked for."""
-    limits = {"seconds": stored.budget.seconds, "steps": stored.budget.steps}
-    budget = dataclasses.replace(settings.budget, **limits)
+    budget = dataclasses.replace(
+        settings.budget, seconds=stored.budget.seconds, steps=stored.budget.steps
+    )
     return dataclasses.replace(settings, budget=budget)
 
 
@@ -98,7 +99,8 @@ def read_settings(folder: Path) -> Settings:
     path = folder / "config.json"
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))["config"]
-        return plain.from_plain(Settings, stored)
+        settings: Settings = plain.from_plain(Settings, stored)
+        return settings
     except FileNotFoundError:
         raise UsageError(f"there is no run in {folder} (no config.json)") from None
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -91,16 +91,16 @@ class Sampler:
         groups = self._hooks.policy.sample(step, rows, prompts)
         while True:
             with phases("sample"):
-                generation = next(groups, None)
-                if generation is not None:
-                    self._drafts.save(step, generation)
+                written = next(groups, None)
+                if written is not None:
+                    self._drafts.save(step, written)
                     phases.mark()
-            if generation is None:
+            if written is None:
                 break
-            for row in generation.rows:
+            for row in written.rows:
                 if row not in missing:
                     raise LoopError(f"the policy answered chain {row} unasked")
                 del missing[row]
-            yield generation
+            yield written
         if missing:
             raise LoopError(f"the policy left chains {list(missing)} without an answer")

@@ -35,12 +35,18 @@ class Scoring:
 
         A failure has a value of 0: that is what it adds to a rate.
         """
-        options = {"baseline": self.baseline, "leaderboard": self.leaderboard}
-        reward = attempt_reward(self.rule, self.task, score, best=best, **options)
-        if score is None:
-            return reward, 0.0
-        value = attempt_reward(self.rule, self.task, score, best=math.inf, **options)
-        return reward, value
+        reward = self._reward(score, best)
+        return reward, 0.0 if score is None else self._reward(score, math.inf)
+
+    def _reward(self, score: float | None, best: float | None) -> float:
+        return attempt_reward(
+            self.rule,
+            self.task,
+            score,
+            best=best,
+            baseline=self.baseline,
+            leaderboard=self.leaderboard,
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,7 +26,7 @@ class Parts(NamedTuple):
         policy: (folder, seed, protocol, task) -> a policy at the start weights.
         describer: (task, longest prompt) -> the loop's ``describe`` hook, for a policy
             that is not asked for scripts; None for the task's prompts.
-        count: tokens of a prompt; None takes four characters for a token.
+        count_tokens: tokens of a prompt; None takes four characters for a token.
         pool: opens a pool of slots; None where no script will run (replay).
         prepare: (task, source) -> its data.
         leaderboard: task -> scores of all teams, or None where no rule needs them.
@@ -36,7 +36,7 @@ class Parts(NamedTuple):
 
     policy: Callable[[Path, int, Protocol, Task], Policy]
     describer: Callable[[Task, int], Callable[[Attempt | None], str | None]] | None
-    count: Callable[[str], int] | None
+    count_tokens: Callable[[str], int] | None
     pool: Callable[[], contextlib.AbstractContextManager[ScriptPool]] | None
     prepare: Callable[[Task, str], TaskData]
     leaderboard: Callable[[Task], Any]

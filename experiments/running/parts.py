@@ -7,6 +7,7 @@ anything slow starts.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 from experiments.config.errors import UsageError
 from experiments.config.settings import Settings
@@ -18,7 +19,7 @@ from experiments.running.experiment import Experiment, Parts
 from experiments.running.machine import prepare_engine, slot_cores
 from experiments.running.places import Places, leaderboard_of
 from experiments.running.sweep import check_replay
-from rpg_tasks.prepare import TaskData, default_cache_dir, prepare_task
+from rpg_tasks.prepare import Size, Source, TaskData, default_cache_dir, prepare_task
 from rpg_tasks.registry import Task, TaskError, get_task
 from sandbox_exec import Limits, LocalPool, ScriptJob
 from sandbox_exec.runner import Engine
@@ -34,8 +35,8 @@ def prepare_data(
     """
     return prepare_task(
         task,
-        data=source,
-        size=settings.size,
+        data=cast(Source, source),
+        size=cast(Size, settings.size),
         seed=settings.data_seed,
         cache_dir=places.cache_dir,
         data_dir=places.data_dir,
@@ -87,7 +88,7 @@ def _parts(
     return Parts(
         policy=model.policy,
         describer=model.describer if settings.style == "menu" else None,
-        count=model.count,
+        count_tokens=model.count,
         pool=None if engine is None else lambda: open_pool(settings, engine),
         prepare=lambda task, source: prepare_data(settings, places, task, source),
         leaderboard=lambda task: leaderboard_of(settings, places, task),
@@ -103,7 +104,7 @@ def keep_compilations() -> None:
     """
     import jax
 
-    if jax.config.jax_compilation_cache_dir is None:
+    if jax.config.values.get("jax_compilation_cache_dir") is None:
         place = default_cache_dir().parent / "jax"
         jax.config.update("jax_compilation_cache_dir", str(place))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import time
 import traceback
@@ -183,22 +184,27 @@ def rows_of(settings: Settings, folder: Path) -> tuple[list[Row], dict[Path, str
 
     A damaged run has a row without numbers and costs the others nothing.
     """
-    rows, damaged = [], {}
+    rows: list[Row] = []
+    damaged: dict[Path, str] = {}
     for short, source in zip(settings.tasks, settings.sources, strict=True):
         status = read_state(folder / short)["status"]
         data = f"{source}-{settings.size}" if source == "synthetic" else source
         for arm in settings.arms:
             for seed in settings.seeds:
-                where = {"task": short, "arm": arm.name, "seed": seed}
-                place = run_folder(folder, **where)
+                place = run_folder(folder, short, arm.name, seed)
+                about = functools.partial(
+                    row_of, place, task=short, arm=arm.name, seed=seed, data=data
+                )
                 try:
-                    row = row_of(place, **where, status=status, data=data)
+                    row = about(status=status)
                 except LedgerError as error:
                     damaged[place] = str(error)
                 except (KeyError, TypeError, ValueError) as error:
                     what = f"{type(error).__name__}: {error}"
                     damaged[place] = f"a record in {place} is damaged ({what})"
                 if place in damaged:
-                    row = empty_row(**where, status="damaged", data=data)
+                    row = empty_row(
+                        task=short, arm=arm.name, seed=seed, data=data, status="damaged"
+                    )
                 rows.append(row)
     return rows, damaged

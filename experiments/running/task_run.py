@@ -11,6 +11,7 @@ from experiments.config.errors import Diverged
 from experiments.config.settings import Settings
 from experiments.loop.algorithm import Loop
 from experiments.loop.turns import run
+from experiments.policies.base import Parks
 from experiments.records import rundir
 from experiments.records.results import run_folder
 from experiments.records.spec import RunSpec, Scoring, run_config
@@ -69,7 +70,7 @@ class TaskRun:
         self.settings, self.parts = experiment.settings, experiment.parts
         self.watcher = experiment.screen
         settings = self.settings
-        self._awake: Any = None
+        self._awake: Parks | None = None
         self.data = self.parts.prepare(task, source)
         self.split = settings.protocol.reward_split
         self.grader = self._grader(self.split)
@@ -107,7 +108,8 @@ class TaskRun:
             self.watcher.begin(self.task, loops, budget)
             diverged = run(loops, budget, self.watcher.step, self._begin_step)
             lost = 0
-            if self.experiment.replay is None and self.settings.final != "none":
+            final = self.experiment.replay is None and self.settings.final != "none"
+            if final and pool is not None:
                 lost = self._final(loops, pool)
         if diverged:
             more = f" (and {len(diverged) - 1} more)" if diverged[1:] else ""
@@ -134,7 +136,7 @@ class TaskRun:
             self.limits,
             split=self.split,
             style=self.settings.style,
-            count_tokens=self.parts.count,
+            count_tokens=self.parts.count_tokens,
             max_prompt_tokens=longest,
             stated=stated,
         )
@@ -150,7 +152,7 @@ class TaskRun:
             clock=self.parts.clock,
         )
         stack.enter_context(loop)
-        if self.parts.park:
+        if self.parts.park and isinstance(policy, Parks):
             policy.park()
         if loop.repaired:
             self.watcher.note(
@@ -164,11 +166,14 @@ class TaskRun:
 
         Between steps, so that moving it is on no run's clock.
         """
-        if self.parts.park and self._awake is not loop.hooks.policy:
+        policy = loop.hooks.policy
+        if not (self.parts.park and isinstance(policy, Parks)):
+            pass
+        elif self._awake is not policy:
             if self._awake is not None:
                 self._awake.park()
-            self._awake = loop.hooks.policy
-            self._awake.wake()
+            policy.wake()
+            self._awake = policy
         self.watcher.begin_step(loop)
 
     def _final(self, loops: list[Loop], pool: ScriptPool) -> int:

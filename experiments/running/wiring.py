@@ -4,6 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from experiments.config.errors import LoopError
 from experiments.loop.hooks import Hooks
 from experiments.policies.base import Policy
 from rpg_tasks.grading import Grade, Grader
@@ -32,7 +33,7 @@ def script_limits(data: TaskData, grader: Grader, **changes: Any) -> Limits:
 
 def make_hooks(
     policy: Policy,
-    pool: ScriptPool,
+    pool: ScriptPool | None,
     data: TaskData,
     grader: Grader,
     limits: Limits,
@@ -48,7 +49,7 @@ def make_hooks(
 
     Args:
         policy: writes answers and learns.
-        pool: runs scripts.
+        pool: runs scripts; None where none will run (replay).
         data: the prepared task.
         grader: of the answers of ``split``.
         limits: of one script; the prompt states the same unless ``stated`` is given.
@@ -65,6 +66,8 @@ def make_hooks(
     count = count_tokens or (lambda text: -(-len(text) // 4))
 
     def execute(run_id: str, script: bytes) -> "Future[RunRecord]":
+        if pool is None:
+            raise LoopError("a replay runs no script")
         return pool.submit(
             ScriptJob(
                 script=script,
@@ -76,7 +79,7 @@ def make_hooks(
         )
 
     def grade(run: RunRecord) -> Grade:
-        return grader.grade_bytes(run.submission_bytes)
+        return grader.grade_bytes(run.submission_bytes or b"")
 
     def describe(previous: Attempt | None) -> str | None:
         try:

@@ -120,7 +120,7 @@ class Experiment:
         parts = Parts(
             policy=policy,
             describer=None,
-            count=None,
+            count_tokens=None,
             pool=None if replay else pool,
             prepare=prepare,
             leaderboard=lambda task: None,

@@ -22,7 +22,7 @@ from experiments.loop.algorithm import Loop
 from experiments.loop.hooks import Hooks
 from experiments.loop.turns import run
 from experiments.records import rundir
-from experiments.records.spec import Cell, Scoring, cell_config
+from experiments.records.spec import RunSpec, Scoring, run_config
 from experiments.reporting import style
 from rpg_tasks import get_task
 from rpg_tasks.grading import Grade
@@ -168,7 +168,7 @@ def make_run(
         for seed in seeds:
             for arm in arms:
                 place = folder / short / arm / f"seed-{seed}"
-                cell = Cell(
+                cell = RunSpec(
                     arm=get_arm_of(arm),
                     protocol=protocol,
                     scoring=Scoring(task, protocol.rule, baseline),
@@ -176,7 +176,7 @@ def make_run(
                     limit_s=60.0,
                     checkpoint_every=10**6,
                 )
-                rundir.open_run(place, cell_config(cell), resume=False)
+                rundir.open_run(place, run_config(cell), resume=False)
                 hooks = Hooks(
                     policy(place, seed=seed, lr=lr),
                     make_execute(task, **execution),

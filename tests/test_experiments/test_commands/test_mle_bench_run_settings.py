@@ -24,8 +24,13 @@ from experiments.config.protocol import PAPER, SOUND
 from experiments.config.settings import Settings, read_settings
 from experiments.policies.clock import WorkClock
 from experiments.running import machine
-from experiments.running.places import Places, check_folder, check_tasks, leaderboard_of
-from experiments.running.resolve import show
+from experiments.running.places import (
+    Places,
+    check_folder,
+    check_tasks,
+    leaderboard_of,
+    show,
+)
 from rpg_jax.llm import export_pretrained
 from rpg_jax.llm.models import model_for
 from rpg_tasks import TaskError, get_task
@@ -166,7 +171,7 @@ def test_raw_losses_need_a_failure_that_loses_more():
 
 
 def test_real_data_need_a_real_boundary():
-    from experiments.config.settings import isolation_of
+    from experiments.config.parse import isolation_of
 
     assert isolation_of("auto", real=True, model="tiny") == "namespaces"
     assert isolation_of("auto", real=False, model="other") == "namespaces"
