@@ -1,7 +1,9 @@
 """The loop's hooks for a prepared task: sandbox pool, grader and prompts."""
 
+import functools
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 from experiments.config.errors import LoopError
@@ -10,7 +12,7 @@ from experiments.policies.base import Policy
 from rpg_tasks.grading import Grade, Grader
 from rpg_tasks.prepare import TaskData
 from rpg_tasks.prompts import Attempt, Budget, fit
-from rpg_tasks.registry import TaskError
+from rpg_tasks.registry import Task, TaskError
 from sandbox_exec.limits import Limits
 from sandbox_exec.protocol import RunRecord, ScriptJob, ScriptPool
 
@@ -62,8 +64,15 @@ def make_hooks(
         stated: what prompts say about limits.
     """
     inputs = data.public if split == "validation" else data.test_public
-    budget = stated or Budget(limits.wall_s, limits.memory_mb, cores)
-    count = count_tokens or (lambda text: -(-len(text) // 4))
+    describe = functools.partial(
+        _describe,
+        data.task,
+        inputs,
+        style=style,
+        budget=stated or Budget(limits.wall_s, limits.memory_mb, cores),
+        count=count_tokens or (lambda text: -(-len(text) // 4)),
+        max_tokens=max_prompt_tokens,
+    )
 
     def execute(run_id: str, script: bytes) -> "Future[RunRecord]":
         if pool is None:
@@ -81,20 +90,25 @@ def make_hooks(
     def grade(run: RunRecord) -> Grade:
         return grader.grade_bytes(run.submission_bytes or b"")
 
-    def describe(previous: Attempt | None) -> str | None:
-        try:
-            return fit(
-                count,
-                max_prompt_tokens,
-                data.task,
-                inputs,
-                previous,
-                style=style,
-                budget=budget,
-            )
-        except TaskError:
-            if previous is None:
-                raise
-            return None  # a script too long to be shown is not improved
-
     return Hooks(policy, execute, grade, describe)
+
+
+def _describe(
+    task: Task,
+    inputs: Path,
+    previous: Attempt | None,
+    *,
+    style: str,
+    budget: Budget,
+    count: Callable[[str], int],
+    max_tokens: int,
+) -> str | None:
+    """The prompt of a task, and of the attempt to improve if there is one."""
+    try:
+        return fit(
+            count, max_tokens, task, inputs, previous, style=style, budget=budget
+        )
+    except TaskError:
+        if previous is None:
+            raise
+        return None  # a script too long to be shown is not improved
