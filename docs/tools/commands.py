@@ -26,6 +26,11 @@ COMMANDS = (
     ("sandbox_exec doctor", ("sandbox_exec", "doctor")),
     ("sandbox_exec run", ("sandbox_exec", "run")),
     ("sandbox_exec attack", ("sandbox_exec", "attack")),
+    *(
+        (f"rpg_tasks {name}", ("rpg_tasks", name))
+        for name in ("list", "show", "prepare", "prompt", "grade", "check")
+        if (ROOT / "rpg_tasks" / "__main__.py").exists()
+    ),
 )
 
 INTRODUCTION = """\
