@@ -5,12 +5,23 @@ sample's reward is taken to be. The paper's NPG-NIW and SPG-NIW are (npg | spg, 
 plain); vanilla RL is (npg, free, plain).
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
-import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from bandit.base import Agent, CellSums, Step, categorical, first_argmax
+from bandit.base import (
+    Agent,
+    CellSums,
+    Index,
+    Number,
+    Scalar,
+    Step,
+    categorical,
+    check_numbers,
+    check_sizes,
+    first_argmax,
+)
 from bandit.prices import Decision, Price
 from rpg_jax import updates
 
@@ -22,13 +33,13 @@ class TabularState(NamedTuple):
     """Logits and sums, one row of four A-vectors a context, and the price's state.
 
     Attributes:
-      table: [X, 4, A]: logits, sum of rewards, sum of durations, count.
-      mean_duration: running mean duration over all decisions, seconds, [].
+      table: logits, sum of rewards, sum of durations, count.
+      mean_duration: running mean duration over all decisions, seconds.
       price: state of the price.
     """
 
-    table: jax.Array
-    mean_duration: jax.Array
+    table: Float[Array, "contexts 4 actions"]
+    mean_duration: Scalar
     price: Any
 
 
@@ -36,7 +47,7 @@ def tabular_policy_gradient(
     num_contexts: int,
     num_actions: int,
     *,
-    step_size: jax.Array | float,
+    step_size: Number,
     price: Price,
     rule: Rule = "npg",
     signal: Signal = "plain",
@@ -57,9 +68,15 @@ def tabular_policy_gradient(
         'duration-weighted' takes r delta / mean delta, the weighting of Yang et al.
         (2025).
 
+    Raises:
+      ValueError: X or A is below 1, or an unknown rule or signal.
+
     Source: the paper, natural policy gradient and reward-rate RL; bandit validation.
     """
-    rule_update = {"npg": updates.npg, "spg": updates.spg}[rule]
+    check_sizes(num_contexts, num_actions)
+    check_numbers(step_size=step_size)
+    if rule not in get_args(Rule) or signal not in get_args(Signal):
+        raise ValueError(f"unknown rule {rule!r} or signal {signal!r}")
 
     def init() -> TabularState:
         return TabularState(
@@ -68,7 +85,7 @@ def tabular_policy_gradient(
             price=price.init(),
         )
 
-    def act(state: TabularState, step: Step) -> tuple[jax.Array, TabularState]:
+    def act(state: TabularState, step: Step) -> tuple[Index, TabularState]:
         logits = state.table[step.context, 0]
         action = categorical(step.uniform, jnp.exp(logits - logits.max()))
         return action, state
@@ -76,44 +93,32 @@ def tabular_policy_gradient(
     def update(
         state: TabularState,
         step: Step,
-        action: jax.Array,
-        reward: jax.Array,
-        duration: jax.Array,
+        action: Index,
+        reward: Scalar,
+        duration: Scalar,
     ) -> TabularState:
         row = state.table[step.context]
         logits, cells = row[0], CellSums(row[1], row[2], row[3])
         mean_duration = state.mean_duration + (duration - state.mean_duration) / step.t
-        if signal == "ratio":
-            credit = reward / duration
-        elif signal == "duration-weighted":
-            credit = reward * duration
-        else:
-            credit = reward
-        cells = cells.add(action, credit, duration)
-        greedy = first_argmax(logits)
-        decision = Decision(
-            t=step.t,
-            context=step.context,
-            action=action,
-            reward=reward,
-            duration=duration,
-            is_greedy=action == greedy,
-            uniform=step.uniform,
-            cells=cells,
-        )
+        cells = cells.add(action, _credit(signal, reward, duration), duration)
+        is_greedy = action == first_argmax(logits)
+        decision = Decision.of(step, action, reward, duration, is_greedy, cells)
         price_state = price.update(state.price, decision)
         q_values = cells.value(price.rate(price_state))
         if signal == "duration-weighted":
             q_values = q_values / mean_duration
+        rule_update = updates.npg if rule == "npg" else updates.spg
         logits = rule_update(logits, q_values, step_size=step_size)
-        row = jnp.stack([logits, *cells])
-        return TabularState(
-            table=state.table.at[step.context].set(row),
-            mean_duration=mean_duration,
-            price=price_state,
-        )
+        table = state.table.at[step.context].set(jnp.stack([logits, *cells]))
+        return TabularState(table, mean_duration, price_state)
 
-    def rate(state: TabularState) -> jax.Array:
-        return price.rate(state.price)
+    return Agent(init, act, update, lambda state: price.rate(state.price))
 
-    return Agent(init, act, update, rate)
+
+def _credit(signal: Signal, reward: Scalar, duration: Scalar) -> Scalar:
+    """What a sample adds to its cell's sum of rewards."""
+    if signal == "ratio":
+        return reward / duration
+    if signal == "duration-weighted":
+        return reward * duration
+    return reward

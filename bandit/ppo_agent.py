@@ -8,8 +8,20 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
 
-from bandit.base import Agent, CellSums, Step, categorical, first_argmax
+from bandit.base import (
+    Agent,
+    CellSums,
+    Index,
+    Number,
+    Scalar,
+    Step,
+    categorical,
+    check_numbers,
+    check_sizes,
+    first_argmax,
+)
 from bandit.prices import Decision, Price
 from rpg_jax import updates
 
@@ -21,15 +33,15 @@ class PPOState(NamedTuple):
     """Policy, cells, the batch in collection and the price's state.
 
     Attributes:
-      logits: [X, A].
-      table: cell sums (reward, duration, count), [X, 3, A].
-      taken: contexts and actions of the last BATCH decisions, int32 [BATCH, 2].
+      logits: of the policy.
+      table: cell sums (reward, duration, count).
+      taken: contexts and actions of the last BATCH decisions.
       price: state of the price.
     """
 
-    logits: jax.Array
-    table: jax.Array
-    taken: jax.Array
+    logits: Float[Array, "contexts actions"]
+    table: Float[Array, "contexts 3 actions"]
+    taken: Int[Array, "batch 2"]
     price: Any
 
 
@@ -37,7 +49,7 @@ def tabular_ppo(
     num_contexts: int,
     num_actions: int,
     *,
-    step_size: jax.Array | float,
+    step_size: Number,
     price: Price,
     clip_eps: float = 0.2,
     num_epochs: int = 4,
@@ -55,8 +67,15 @@ def tabular_ppo(
       clip_eps: half-width of the ratio's trust region.
       num_epochs: gradient steps on each batch.
 
+    Raises:
+      ValueError: X or A is below 1, or a hyper-parameter is out of its range.
+
     Source: Schulman et al. (2017).
     """
+    check_sizes(num_contexts, num_actions)
+    check_numbers(step_size=step_size, clip_eps=clip_eps)
+    if num_epochs < 1:
+        raise ValueError(f"num_epochs must be at least 1, got {num_epochs}")
 
     def init() -> PPOState:
         return PPOState(
@@ -66,17 +85,14 @@ def tabular_ppo(
             price=price.init(),
         )
 
-    def act(state: PPOState, step: Step) -> tuple[jax.Array, PPOState]:
+    def act(state: PPOState, step: Step) -> tuple[Index, PPOState]:
         logits = state.logits[step.context]
         action = categorical(step.uniform, jnp.exp(logits - logits.max()))
         return action, state
 
-    def improve(state: PPOState) -> jax.Array:
-        cells = CellSums(*jnp.moveaxis(state.table, 1, 0))
-        q_values = cells.value(price.rate(state.price))
-        policy = jax.nn.softmax(state.logits)
-        advantage = q_values - (policy * q_values).sum(-1, keepdims=True)
+    def improve(state: PPOState) -> Float[Array, "contexts actions"]:
         context, action = state.taken[:, 0], state.taken[:, 1]
+        advantage = _advantages(state, price.rate(state.price))
         return updates.ppo(
             state.logits,
             context,
@@ -89,23 +105,11 @@ def tabular_ppo(
         )
 
     def update(
-        state: PPOState,
-        step: Step,
-        action: jax.Array,
-        reward: jax.Array,
-        duration: jax.Array,
+        state: PPOState, step: Step, action: Index, reward: Scalar, duration: Scalar
     ) -> PPOState:
         cells = CellSums(*state.table[step.context]).add(action, reward, duration)
-        decision = Decision(
-            t=step.t,
-            context=step.context,
-            action=action,
-            reward=reward,
-            duration=duration,
-            is_greedy=action == first_argmax(state.logits[step.context]),
-            uniform=step.uniform,
-            cells=cells,
-        )
+        is_greedy = action == first_argmax(state.logits[step.context])
+        decision = Decision.of(step, action, reward, duration, is_greedy, cells)
         slot = jnp.mod(step.t, BATCH).astype(jnp.int32)
         state = PPOState(
             logits=state.logits,
@@ -118,3 +122,11 @@ def tabular_ppo(
         return state._replace(logits=logits)
 
     return Agent(init, act, update, lambda state: price.rate(state.price))
+
+
+def _advantages(state: PPOState, rate: Scalar) -> Float[Array, "contexts actions"]:
+    """Q - pi.Q of every cell, priced at ``rate``."""
+    cells = CellSums(*jnp.moveaxis(state.table, 1, 0))
+    q_values = cells.value(rate)
+    policy = jax.nn.softmax(state.logits)
+    return q_values - (policy * q_values).sum(-1, keepdims=True)
