@@ -1,13 +1,12 @@
 """The C-UCB agent of Gyorgy et al. (2007)."""
 
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, get_args
+from functools import partial
+from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float
 
-from bandit import cucb, cucb_certified
+from bandit import cucb
 from bandit.base import (
     Agent,
     CellSums,
@@ -18,13 +17,10 @@ from bandit.base import (
     check_numbers,
     check_sizes,
 )
+from bandit.cucb_methods import MAX_EXACT_CONTEXTS, Method, Rate, Sample, method_of
 from bandit.ucb import log_one_plus_policies, ucb_action
 
-#: Contexts up to which the maximum over policies is exact.
-MAX_EXACT_CONTEXTS = 4
-#: Decisions after which the sampled policies' sums are made anew.
-RECOUNT_EVERY = 1024
-Rate = Literal["exact", "approximate", "pool", "fresh"]
+__all__ = ["MAX_EXACT_CONTEXTS", "CUCBState", "cucb_agent"]
 
 
 class CUCBState(NamedTuple):
@@ -43,177 +39,48 @@ class CUCBState(NamedTuple):
     searches: Scalar
 
 
-def _noise_key(step: Step) -> Key[Array, ""]:
-    """A key of the decision's own, from its uniform draw."""
-    bits = jax.lax.bitcast_convert_type(step.uniform, jnp.uint32)
-    return jax.random.fold_in(jax.random.key(1), bits)
+class _Constants(NamedTuple):
+    """Both scales, and log(1 + |U|) of the full class."""
+
+    c1: Number
+    c2: Number
+    log_all: float
+
+    def logs(self, method: Method, step: Step) -> tuple[Scalar, Scalar]:
+        """C = 2 c1 L of the rate, and L of the bonus."""
+        log_t = jnp.log(jnp.maximum(step.t, 2.0))
+        penalty = 2.0 * self.c1 * (log_t + 0.5 * method.log_policies)
+        return penalty, log_t + 0.5 * self.log_all
 
 
-class _Method(NamedTuple):
-    """One way to find lambda; each function is of one trial.
-
-    Attributes:
-      empty: () -> the search's state before any decision.
-      level: (search, table, penalty, L, context's cells, step) -> lambda, search, and
-        whether an exact search ran.
-      follow: (search, sample) -> search.
-      log_policies: log(1 + |U|) inside lambda.
-    """
-
-    empty: Callable[[], Any]
-    level: Callable[
-        [Any, Float[Array, "contexts 3 actions"], Scalar, Scalar, CellSums, Step],
-        tuple[Scalar, Any, Scalar],
-    ]
-    follow: Callable[[Any, "_Sample"], Any]
-    log_policies: float
-
-
-class _Sample(NamedTuple):
-    """A decision's outcome; rows are of its context, before and after it.
-
-    The table before is not here: whoever reads it after the update makes XLA copy it.
-    """
-
-    step: Step
-    action: Index
-    reward: Scalar
-    duration: Scalar
-    old_row: Float[Array, "3 actions"]
-    new_row: Float[Array, "3 actions"]
-    table: Float[Array, "contexts 3 actions"]
-    penalty: Scalar
-
-
-def _bounded(
-    num_contexts: int, num_actions: int, c2: Number, *, exact: bool
-) -> _Method:
-    """lambda enclosed by bounds, searched exactly where a decision needs it."""
-
-    def level(
-        search: cucb_certified.RateBounds,
-        table: Float[Array, "contexts 3 actions"],
-        penalty: Scalar,
-        log_term: Scalar,
-        cells: CellSums,
-        step: Step,
-    ) -> tuple[Scalar, cucb_certified.RateBounds, Scalar]:
-        del step
-        lower, upper = search.enclose(table, penalty)
-        if not exact:
-            return lower, search, jnp.zeros(())
-        # Where an action is untried both arg maxes are the first untried one.
-        low = ucb_action(cells, lower, c2, log_term)
-        high = ucb_action(cells, upper, c2, log_term)
-        # An infinite rate would make all actions equal, and prove nothing.
-        needed = (low != high) | (jnp.isinf(upper) & cells.tried.all())
-        found, search = cucb_certified.search(search, table, penalty, needed)
-        return jnp.where(needed, found, lower), search, needed.astype(jnp.float32)
-
-    def follow(
-        search: cucb_certified.RateBounds, sample: _Sample
-    ) -> cucb_certified.RateBounds:
-        return search.add(
-            sample.table,
-            sample.step.context,
-            sample.action,
-            sample.reward,
-            sample.duration,
-            sample.penalty,
-        )
-
-    return _Method(
-        lambda: cucb_certified.RateBounds.empty(num_contexts),
-        level,
-        follow,
-        log_one_plus_policies(num_contexts, num_actions),
+def _act(
+    method: Method, constants: _Constants, state: CUCBState, step: Step
+) -> tuple[Index, CUCBState]:
+    cells = CellSums(*state.table[step.context])
+    penalty, log_term = constants.logs(method, step)
+    level, search, searched = method.level(
+        state.search, state.table, penalty, log_term, cells, step
     )
+    action = ucb_action(cells, level, constants.c2, log_term)
+    searches = state.searches + searched
+    return action, CUCBState(state.table, search, level, searches)
 
 
-def _pooled(num_contexts: int, num_policies: int) -> _Method:
-    """lambda over random policies that are redrawn in the visited context only."""
-
-    def level(
-        search: cucb.Pool,
-        table: Float[Array, "contexts 3 actions"],
-        penalty: Scalar,
-        *_: object,
-    ) -> tuple[Scalar, cucb.Pool, Scalar]:
-        del table
-        return cucb.pool_rate(search, penalty), search, jnp.zeros(())
-
-    def follow(search: cucb.Pool, sample: _Sample) -> cucb.Pool:
-        context = sample.step.context
-        uniform = jax.random.uniform(_noise_key(sample.step))
-        search = cucb.refresh_pool(
-            search, uniform, context, sample.old_row, sample.new_row
-        )
-        # t is shared by all trials, so under vmap this stays a branch.
-        counted: cucb.Pool = jax.lax.cond(
-            sample.step.t % RECOUNT_EVERY == 0,
-            lambda pool: cucb.recount_pool(pool, sample.table),
-            lambda pool: pool,
-            search,
-        )
-        return counted
-
-    return _Method(
-        lambda: cucb.empty_pool(num_contexts, num_policies),
-        level,
-        follow,
-        log_one_plus_policies(1, cucb.NUM_SAMPLED),
-    )
-
-
-def _fresh() -> _Method:
-    """lambda over random policies drawn anew at every decision."""
-
-    def level(
-        search: tuple[()],
-        table: Float[Array, "contexts 3 actions"],
-        penalty: Scalar,
-        log_term: Scalar,
-        cells: CellSums,
-        step: Step,
-    ) -> tuple[Scalar, tuple[()], Scalar]:
-        del log_term, cells
-        rate = cucb.sampled_rate(_noise_key(step), table, penalty)
-        return rate, search, jnp.zeros(())
-
-    return _Method(
-        lambda: (),
-        level,
-        lambda search, sample: search,
-        log_one_plus_policies(1, cucb.NUM_SAMPLED),
-    )
-
-
-def _method(
-    rate: Rate | None,
-    num_contexts: int,
-    num_actions: int,
-    c2: Number,
-    num_policies: int,
-) -> _Method:
-    """How lambda is found; None is exact where that is possible.
-
-    Raises:
-      ValueError: an unknown rate, or 'exact' beyond 4 contexts.
-    """
-    if rate is None:
-        rate = "exact" if num_contexts <= MAX_EXACT_CONTEXTS else "pool"
-    if rate not in get_args(Rate):
-        raise ValueError(f"unknown rate {rate!r}: choose from {get_args(Rate)}")
-    if rate == "exact" and num_contexts > MAX_EXACT_CONTEXTS:
-        raise ValueError(
-            f"the exact maximum is for up to {MAX_EXACT_CONTEXTS} contexts, not "
-            f"{num_contexts}: use rate='pool'"
-        )
-    if rate == "pool":
-        return _pooled(num_contexts, num_policies)
-    if rate == "fresh":
-        return _fresh()
-    return _bounded(num_contexts, num_actions, c2, exact=rate == "exact")
+def _update(
+    method: Method,
+    constants: _Constants,
+    state: CUCBState,
+    step: Step,
+    action: Index,
+    reward: Scalar,
+    duration: Scalar,
+) -> CUCBState:
+    old = state.table[step.context]
+    new = jnp.stack(CellSums(*old).add(action, reward, duration))
+    table = state.table.at[step.context].set(new)
+    penalty, _ = constants.logs(method, step)
+    sample = Sample(step, action, reward, duration, old, new, table, penalty)
+    return state._replace(table=table, search=method.follow(state.search, sample))
 
 
 def cucb_agent(
@@ -253,39 +120,17 @@ def cucb_agent(
     """
     check_sizes(num_contexts, num_actions)
     check_numbers(c1=c1, c2=c2)
-    method = _method(rate, num_contexts, num_actions, c2, num_policies)
-    log_all = log_one_plus_policies(num_contexts, num_actions)
-
-    def logs(step: Step) -> tuple[Scalar, Scalar]:
-        """C = 2 c1 L of the rate, and L of the bonus."""
-        log_t = jnp.log(jnp.maximum(step.t, 2.0))
-        penalty = 2.0 * c1 * (log_t + 0.5 * method.log_policies)
-        return penalty, log_t + 0.5 * log_all
+    method = method_of(rate, num_contexts, num_actions, c2, num_policies)
+    constants = _Constants(c1, c2, log_one_plus_policies(num_contexts, num_actions))
 
     def init() -> CUCBState:
         table = jnp.zeros((num_contexts, 3, num_actions))
         floor = jnp.asarray(cucb.FLOOR)
         return CUCBState(table, method.empty(), floor, jnp.zeros(()))
 
-    def act(state: CUCBState, step: Step) -> tuple[Index, CUCBState]:
-        cells = CellSums(*state.table[step.context])
-        penalty, log_term = logs(step)
-        level, search, searched = method.level(
-            state.search, state.table, penalty, log_term, cells, step
-        )
-        action = ucb_action(cells, level, c2, log_term)
-        searches = state.searches + searched
-        return action, CUCBState(state.table, search, level, searches)
-
-    def update(
-        state: CUCBState, step: Step, action: Index, reward: Scalar, duration: Scalar
-    ) -> CUCBState:
-        old = state.table[step.context]
-        new = jnp.stack(CellSums(*old).add(action, reward, duration))
-        table = state.table.at[step.context].set(new)
-        penalty, _ = logs(step)
-        sample = _Sample(step, action, reward, duration, old, new, table, penalty)
-        search = method.follow(state.search, sample)
-        return state._replace(table=table, search=search)
-
-    return Agent(init, act, update, lambda state: state.rate)
+    return Agent(
+        init,
+        partial(_act, method, constants),
+        partial(_update, method, constants),
+        lambda state: state.rate,
+    )

@@ -31,7 +31,8 @@ EMPHASISED = (
 )
 #: Colours of agents whose registration names none.
 SPARE = ("#dbdb8d", "#aec7e8", "#98df8a", "#c5b0d5", "#7b4173", "#9c9ede", "#e7969c")
-TICKS = [digit * 10**power for power in range(8) for digit in (1, 2, 5)]
+#: First digits of ticks on a log axis, few before many.
+DIGITS = ((1,), (1, 3), (1, 2, 5), tuple(range(1, 10)))
 INTERVAL = "mean ± standard error"
 
 
@@ -79,6 +80,7 @@ def _figure(columns: int, *, height: float = 3.6) -> tuple["Figure", list["Axes"
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(1, columns, squeeze=False)[0]
     for axis in axes:
+        axis.title.set_fontsize("medium")
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(True, axis="y", alpha=0.25, linewidth=0.6)
     return figure, list(axes)
@@ -93,9 +95,12 @@ def _plain_ticks(axis: "Axis", low: float, high: float) -> None:
         StrMethodFormatter,
     )
 
-    inside = [tick for tick in TICKS if low <= tick <= high]
-    if len(inside) > 6:
-        inside = [tick for tick in inside if str(tick).strip("0") == "1"]
+    inside: list[int] = []
+    for digits in DIGITS:
+        ticks = [digit * 10**power for power in range(8) for digit in digits]
+        inside = [tick for tick in ticks if low <= tick <= high]
+        if len(inside) >= 3:
+            break
     axis.set_major_locator(FixedLocator(inside))
     axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axis.set_minor_locator(NullLocator())
@@ -195,7 +200,7 @@ def _ranking(rows: list[Row], names: list[str], labels: dict[str, str]) -> "Figu
                 )
         axis.set(
             xscale="log",
-            xlabel=f"regret at the last step ({INTERVAL})",
+            xlabel=f"regret at the last step\n({INTERVAL})",
             title=f"{_title(env)}, K = {rows[0]['num_arms']}",
         )
         _plain_ticks(axis.xaxis, *axis.get_xlim())

@@ -5,6 +5,8 @@ sample's reward is taken to be. The paper's NPG-NIW and SPG-NIW are (npg | spg, 
 plain); vanilla RL is (npg, free, plain).
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
 import jax.numpy as jnp
@@ -15,6 +17,7 @@ from bandit.base import (
     CellSums,
     Index,
     Number,
+    PerAction,
     Scalar,
     Step,
     categorical,
@@ -54,7 +57,7 @@ def tabular_policy_gradient(
 ) -> Agent:
     """Softmax policy over a table of logits, one exact update a decision.
 
-    After each decision, in the visited context only, with pi the softmax of the logits,
+    After each decision, in the visited context only, with pi the softmax of theta,
       Q(a) = (sum r - rho_hat sum delta)/n for tried arms, 0 for untried,
       NPG: theta += lr (Q - pi.Q);  SPG: theta += lr pi (Q - pi.Q).
 
@@ -77,42 +80,45 @@ def tabular_policy_gradient(
     check_numbers(step_size=step_size)
     if rule not in get_args(Rule) or signal not in get_args(Signal):
         raise ValueError(f"unknown rule {rule!r} or signal {signal!r}")
+    rule_update = updates.npg if rule == "npg" else updates.spg
 
     def init() -> TabularState:
-        return TabularState(
-            table=jnp.zeros((num_contexts, 4, num_actions)),
-            mean_duration=jnp.zeros(()),
-            price=price.init(),
-        )
+        table = jnp.zeros((num_contexts, 4, num_actions))
+        return TabularState(table, jnp.zeros(()), price.init())
 
     def act(state: TabularState, step: Step) -> tuple[Index, TabularState]:
         logits = state.table[step.context, 0]
         action = categorical(step.uniform, jnp.exp(logits - logits.max()))
         return action, state
 
-    def update(
-        state: TabularState,
-        step: Step,
-        action: Index,
-        reward: Scalar,
-        duration: Scalar,
-    ) -> TabularState:
-        row = state.table[step.context]
-        logits, cells = row[0], CellSums(row[1], row[2], row[3])
-        mean_duration = state.mean_duration + (duration - state.mean_duration) / step.t
-        cells = cells.add(action, _credit(signal, reward, duration), duration)
-        is_greedy = action == first_argmax(logits)
-        decision = Decision.of(step, action, reward, duration, is_greedy, cells)
-        price_state = price.update(state.price, decision)
-        q_values = cells.value(price.rate(price_state))
-        if signal == "duration-weighted":
-            q_values = q_values / mean_duration
-        rule_update = updates.npg if rule == "npg" else updates.spg
-        logits = rule_update(logits, q_values, step_size=step_size)
-        table = state.table.at[step.context].set(jnp.stack([logits, *cells]))
-        return TabularState(table, mean_duration, price_state)
-
+    update = partial(_update, rule_update, signal, price, step_size)
     return Agent(init, act, update, lambda state: price.rate(state.price))
+
+
+def _update(
+    rule_update: Callable[..., PerAction],
+    signal: Signal,
+    price: Price,
+    step_size: Number,
+    state: TabularState,
+    step: Step,
+    action: Index,
+    reward: Scalar,
+    duration: Scalar,
+) -> TabularState:
+    row = state.table[step.context]
+    logits, cells = row[0], CellSums(row[1], row[2], row[3])
+    mean_duration = state.mean_duration + (duration - state.mean_duration) / step.t
+    cells = cells.add(action, _credit(signal, reward, duration), duration)
+    is_greedy = action == first_argmax(logits)
+    decision = Decision.of(step, action, reward, duration, is_greedy, cells)
+    price_state = price.update(state.price, decision)
+    q_values = cells.value(price.rate(price_state))
+    if signal == "duration-weighted":
+        q_values = q_values / mean_duration
+    logits = rule_update(logits, q_values, step_size=step_size)
+    table = state.table.at[step.context].set(jnp.stack([logits, *cells]))
+    return TabularState(table, mean_duration, price_state)
 
 
 def _credit(signal: Signal, reward: Scalar, duration: Scalar) -> Scalar:

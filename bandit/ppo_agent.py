@@ -4,6 +4,7 @@ The paper argues from NPG to PPO and shows NPG alone on the bandit; this is the 
 curve, with the same cells, prices and policy class.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -74,35 +75,19 @@ def tabular_ppo(
     """
     check_sizes(num_contexts, num_actions)
     check_numbers(step_size=step_size, clip_eps=clip_eps)
-    if num_epochs < 1:
-        raise ValueError(f"num_epochs must be at least 1, got {num_epochs}")
+    _check_epochs(num_epochs)
 
     def init() -> PPOState:
-        return PPOState(
-            logits=jnp.zeros((num_contexts, num_actions)),
-            table=jnp.zeros((num_contexts, 3, num_actions)),
-            taken=jnp.zeros((BATCH, 2), jnp.int32),
-            price=price.init(),
-        )
+        logits = jnp.zeros((num_contexts, num_actions))
+        table = jnp.zeros((num_contexts, 3, num_actions))
+        return PPOState(logits, table, jnp.zeros((BATCH, 2), jnp.int32), price.init())
 
     def act(state: PPOState, step: Step) -> tuple[Index, PPOState]:
         logits = state.logits[step.context]
         action = categorical(step.uniform, jnp.exp(logits - logits.max()))
         return action, state
 
-    def improve(state: PPOState) -> Float[Array, "contexts actions"]:
-        context, action = state.taken[:, 0], state.taken[:, 1]
-        advantage = _advantages(state, price.rate(state.price))
-        return updates.ppo(
-            state.logits,
-            context,
-            action,
-            advantage[context, action],
-            jnp.ones(BATCH, bool),
-            step_size=step_size,
-            clip_eps=clip_eps,
-            num_epochs=num_epochs,
-        )
+    ascended = partial(_ascended, price, step_size, clip_eps, num_epochs)
 
     def update(
         state: PPOState, step: Step, action: Index, reward: Scalar, duration: Scalar
@@ -111,17 +96,40 @@ def tabular_ppo(
         is_greedy = action == first_argmax(state.logits[step.context])
         decision = Decision.of(step, action, reward, duration, is_greedy, cells)
         slot = jnp.mod(step.t, BATCH).astype(jnp.int32)
-        state = PPOState(
-            logits=state.logits,
+        state = state._replace(
             table=state.table.at[step.context].set(jnp.stack(cells)),
             taken=state.taken.at[slot].set(jnp.stack([step.context, action])),
             price=price.update(state.price, decision),
         )
+
         # t is shared by all trials, so under vmap this stays a branch.
-        logits = jax.lax.cond(slot == 0, improve, lambda s: s.logits, state)
+        logits = jax.lax.cond(slot == 0, ascended, lambda s: s.logits, state)
         return state._replace(logits=logits)
 
     return Agent(init, act, update, lambda state: price.rate(state.price))
+
+
+def _check_epochs(num_epochs: int) -> None:
+    if num_epochs < 1:
+        raise ValueError(f"num_epochs must be at least 1, got {num_epochs}")
+
+
+def _ascended(
+    price: Price, step_size: Number, clip_eps: float, num_epochs: int, state: PPOState
+) -> Float[Array, "contexts actions"]:
+    """Logits after the gradient steps on the collected batch."""
+    context, action = state.taken[:, 0], state.taken[:, 1]
+    advantage = _advantages(state, price.rate(state.price))
+    return updates.ppo(
+        state.logits,
+        context,
+        action,
+        advantage[context, action],
+        jnp.ones(BATCH, bool),
+        step_size=step_size,
+        clip_eps=clip_eps,
+        num_epochs=num_epochs,
+    )
 
 
 def _advantages(state: PPOState, rate: Scalar) -> Float[Array, "contexts actions"]:

@@ -12,8 +12,8 @@ figures; a second ``run`` in it goes on with the cells that are missing.
 
 import threading
 import time
-from collections.abc import Mapping
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterable, Mapping
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -184,59 +184,74 @@ def run(
     if workers < 1:
         raise ValueError(f"workers: must be at least 1, got {workers}")
     (folder / "cells").mkdir(parents=True, exist_ok=True)
-    watcher = Silent() if watcher is None else watcher
-    done = finished(study, folder)
-    missing = [cell for cell in study.cells() if cell.stem not in _stems(done)]
-    work = {"num_steps": study.steps, "num_trials": study.trials}
-    total = sum(sum(sweep.work_of(c, tune=study.tune, **work)) for c in missing)
-    watcher.begin(total, len(done), len(done) + len(missing))
-    stop = threading.Event()
+    done = {cell.stem: result for cell, result in finished(study, folder).items()}
+    missing = [cell for cell in study.cells() if cell.stem not in done]
+    task = _Task(study, folder, Silent() if watcher is None else watcher)
+    task.watcher.begin(task.work(missing), len(done), len(done) + len(missing))
     threads = max(1, workers // max(len(missing), 1))
+    pool = ThreadPoolExecutor(workers)
+    try:
+        futures = [pool.submit(task.run, cell, threads) for cell in missing]
+        ended, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        for cell, future in zip(missing, futures, strict=True):
+            if future in ended:
+                done[cell.stem] = future.result()
+    finally:
+        # Not ``with pool``: that would wait for chunks and compilations in flight.
+        task.stop.set()
+        pool.shutdown(wait=False, cancel_futures=True)
+        task.watcher.end()
+    return {cell: done[cell.stem] for cell in study.cells()}
 
-    def progress(count: int) -> None:
-        if stop.is_set():
-            raise Stopped
-        watcher.stepped(count)
 
-    def one(cell: Cell) -> CellResult:
-        if stop.is_set():
+class _Task:
+    """What workers share: the study, its folder, who watches, whether to stop."""
+
+    def __init__(self, study: Study, folder: Path, watcher: Watcher) -> None:
+        self._study, self._folder = study, folder
+        self.watcher = watcher
+        self.stop = threading.Event()
+
+    def work(self, cells: Iterable[Cell]) -> int:
+        """Trial-steps of some cells."""
+        study = self._study
+        return sum(
+            sum(
+                sweep.work_of(
+                    cell,
+                    num_steps=study.steps,
+                    num_trials=study.trials,
+                    tune=study.tune,
+                )
+            )
+            for cell in cells
+        )
+
+    def _progress(self, trial_steps: int) -> None:
+        if self.stop.is_set():
             raise Stopped
+        self.watcher.stepped(trial_steps)
+
+    def run(self, cell: Cell, threads: int) -> CellResult:
+        """One cell, saved.
+
+        Raises:
+          Stopped: the study is being stopped.
+        """
+        self._progress(0)
         began = time.monotonic()
         result = sweep.run_cell(
             cell,
-            jax.random.key(study.seed),
-            tune=study.tune,
-            progress=progress,
+            jax.random.key(self._study.seed),
+            num_steps=self._study.steps,
+            num_trials=self._study.trials,
+            tune=self._study.tune,
+            progress=self._progress,
             threads=threads,
-            **work,
         )
-        sweep.save_cell(folder / "cells" / f"{cell.stem}.npz", result)
-        watcher.finished(cell.stem, time.monotonic() - began)
+        sweep.save_cell(self._folder / "cells" / f"{cell.stem}.npz", result)
+        self.watcher.finished(cell.stem, time.monotonic() - began)
         return result
-
-    pool = ThreadPoolExecutor(workers)
-    try:
-        futures = {cell: pool.submit(one, cell) for cell in missing}
-        _wait(list(futures.values()))
-    finally:
-        # Not ``with pool``: that would wait for chunks and compilations in flight.
-        stop.set()
-        pool.shutdown(wait=False, cancel_futures=True)
-        watcher.end()
-    found = {cell.stem: result for cell, result in done.items()}
-    found |= {cell.stem: future.result() for cell, future in futures.items()}
-    return {cell: found[cell.stem] for cell in study.cells()}
-
-
-def _stems(cells: Mapping[Cell, CellResult]) -> set[str]:
-    return {cell.stem for cell in cells}
-
-
-def _wait(futures: list[Future[CellResult]]) -> None:
-    """Until all are done, or one has failed, whose error is raised."""
-    ended, _ = wait(futures, return_when=FIRST_EXCEPTION)
-    for future in ended:
-        future.result()
 
 
 def write(study: Study, cells: Mapping[Cell, CellResult], folder: Path) -> list[Path]:

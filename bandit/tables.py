@@ -20,7 +20,6 @@ EDGE_NOTE = (
     f"{EDGE} a hyper-parameter was picked at an end of its grid: a wider grid might "
     "have given a lower regret."
 )
-_PLACE = ("env", "num_arms", "num_contexts")
 
 
 def at_edge(row: Row, *, tune: Tune = "paper") -> list[str]:
@@ -43,10 +42,14 @@ def at_edge(row: Row, *, tune: Tune = "paper") -> list[str]:
     )
 
 
-def _regret(row: Row, places: int = 0) -> str:
+def _place(row: Row) -> tuple[str, int, int]:
+    return row["env"], row["num_arms"], row["num_contexts"]
+
+
+def _regret(row: Row) -> str:
     mark = EDGE if at_edge(row) else ""
     mean, error = row["regret_mean"], row["regret_se"]
-    return f"{mean:.{places}f} ± {error:.{places}f}{mark}"
+    return f"{mean:.0f} ± {error:.0f}{mark}"
 
 
 def markdown(rows: Sequence[Row], *, selection: str = "median") -> str:
@@ -69,8 +72,8 @@ def markdown(rows: Sequence[Row], *, selection: str = "median") -> str:
         f"| {head} | {' | '.join(agents)} |",
         "|---" * (len(agents) + 1) + "|",
     ]
-    found = {(*(row[name] for name in _PLACE), row["agent"]): row for row in rows}
-    for place in dict.fromkeys(key[:-1] for key in found):
+    found = {(*_place(row), row["agent"]): row for row in rows}
+    for place in sorted(dict.fromkeys(key[:-1] for key in found)):
         cells = (found.get((*place, agent)) for agent in agents)
         shown = [_regret(row) if row is not None else "" for row in cells]
         where = ", ".join(map(str, place if several else place[:2]))
@@ -100,8 +103,8 @@ def terminal(rows: Sequence[Row]) -> "Iterable[Table]":
     """One table per environment, K and X for a terminal, best agent first."""
     from rich.table import Table
 
-    for place in dict.fromkeys(tuple(row[name] for name in _PLACE) for row in rows):
-        part = [row for row in rows if tuple(row[name] for name in _PLACE) == place]
+    for place in dict.fromkeys(_place(row) for row in rows):
+        part = [row for row in rows if _place(row) == place]
         part.sort(key=lambda row: row["regret_mean"])
         first = part[0]
         marked = any(at_edge(row) for row in part)
