@@ -32,7 +32,7 @@ EMPHASISED = (
 #: Colours of agents whose registration names none.
 SPARE = ("#dbdb8d", "#aec7e8", "#98df8a", "#c5b0d5", "#7b4173", "#9c9ede", "#e7969c")
 #: First digits of ticks on a log axis, few before many.
-DIGITS = ((1,), (1, 3), (1, 2, 5), tuple(range(1, 10)))
+DIGITS = ((1,), (1, 3), (1, 2, 5), (1, 2, 3, 5, 8))
 INTERVAL = "mean ± standard error"
 
 

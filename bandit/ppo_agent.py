@@ -84,8 +84,7 @@ def tabular_ppo(
 
     def act(state: PPOState, step: Step) -> tuple[Index, PPOState]:
         logits = state.logits[step.context]
-        action = categorical(step.uniform, jnp.exp(logits - logits.max()))
-        return action, state
+        return categorical(step.uniform, jnp.exp(logits - logits.max())), state
 
     ascended = partial(_ascended, price, step_size, clip_eps, num_epochs)
 

@@ -5,7 +5,7 @@ have given a better one.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bandit.agents import AGENTS
@@ -99,10 +99,11 @@ def _line(row: Row) -> list[str]:
     ]
 
 
-def terminal(rows: Sequence[Row]) -> "Iterable[Table]":
+def terminal(rows: Sequence[Row]) -> "list[Table]":
     """One table per environment, K and X for a terminal, best agent first."""
     from rich.table import Table
 
+    tables: list[Table] = []
     for place in dict.fromkeys(_place(row) for row in rows):
         part = [row for row in rows if _place(row) == place]
         part.sort(key=lambda row: row["regret_mean"])
@@ -124,4 +125,5 @@ def terminal(rows: Sequence[Row]) -> "Iterable[Table]":
             table.add_column(name, justify="right", no_wrap=True)
         for row in part:
             table.add_row(*_line(row))
-        yield table
+        tables.append(table)
+    return tables
