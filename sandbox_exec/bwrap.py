@@ -32,9 +32,8 @@ _NSSWITCH = b"passwd: files\ngroup: files\nhosts: files\n"
 
 @functools.lru_cache(maxsize=1)
 def _find(override: str | None, path: str | None) -> str:
-    if override:
-        candidates = [override]
-    else:
+    candidates = [override]
+    if not override:
         candidates = [shutil.which("bwrap", path=path), _wheel()]
     too_old = ""
     for candidate in filter(None, candidates):

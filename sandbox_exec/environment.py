@@ -55,7 +55,7 @@ class Environment:
     cache_tag: str
 
     @classmethod
-    def of(cls, python: str | os.PathLike | None = None) -> "Environment":
+    def of(cls, python: str | os.PathLike[str] | None = None) -> "Environment":
         """Ask an interpreter (by default the running one) for its folders.
 
         Raises:
@@ -149,7 +149,8 @@ def _environment(python: str) -> Environment:
         answer = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise SandboxError(f"cannot start the interpreter {python}: {error}") from error
-    links, hop = [], python
+    links: list[tuple[str, str]] = []
+    hop = python
     while os.path.islink(hop) and len(links) < 16:
         target = os.readlink(hop)
         links.append((hop, target))

@@ -46,7 +46,7 @@ class Engine:
         require: Level | str = Level.NAMESPACES,
         *,
         level: Level | str | None = None,
-        python: str | os.PathLike | None = None,
+        python: str | os.PathLike[str] | None = None,
     ) -> "Engine":
         """Choose the best level this machine holds, or exactly `level`.
 
@@ -306,7 +306,7 @@ def run_script(
     require: Level | str = Level.NAMESPACES,
     *,
     level: Level | str | None = None,
-    python: str | os.PathLike | None = None,
+    python: str | os.PathLike[str] | None = None,
     attempt: int = 1,
     queue_s: float = 0.0,
 ) -> RunRecord:

@@ -71,7 +71,7 @@ def _note(result: dict, record: RunRecord, started: float) -> None:
 
 def _inspection(job: ScriptJob, spec: dict) -> ScriptJob:
     source = (Path(spec["corpus"]) / "inspect_leftovers.py").read_bytes()
-    return replace(job, script=source, run_id=None, limits=Limits(wall_s=20))
+    return replace(job, script=source, run_id="", limits=Limits(wall_s=20))
 
 
 def _sandbox_victim(

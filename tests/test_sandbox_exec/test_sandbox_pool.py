@@ -149,7 +149,7 @@ def test_one_record_per_run_id():
         future = pool.submit(one)
         with pytest.raises(ValueError, match="still in the pool"):
             pool.submit(one)
-        other = pool.submit(replace(one, run_id=None))
+        other = pool.submit(replace(one, run_id=""))
         assert future.result(60).run_id == one.run_id
         assert other.result(60).run_id != one.run_id
         assert pool.submit(one).result(60).run_id == one.run_id
