@@ -8,6 +8,7 @@ import ctypes
 import functools
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from .environment import Environment
@@ -65,13 +66,13 @@ def signals_scoped() -> bool:
 
 
 def rules(
-    env: Environment, *, work: Path, inputs: Path | None, pin: bool
+    env: Environment, *, own: Iterable[Path], inputs: Path | None, pin: bool
 ) -> dict[str, object]:
     """Return the gate's instructions: handled rights, allowed paths, seccomp filter.
 
     Args:
         env: interpreter to show.
-        work: the one folder tree that may be written.
+        own: the folders that may be written.
         inputs: folder to show read-only.
         pin: forbid sched_setaffinity.
     """
@@ -97,7 +98,8 @@ def rules(
     allow("/dev/null", _READ_FILE | _WRITE_FILE | _TRUNCATE)
     # Semaphores of multiprocessing live here; the runner removes what is left behind.
     allow("/dev/shm", everything & ~_EXECUTE)
-    allow(str(work), everything)
+    for folder in own:
+        allow(str(folder), everything)
     return {
         "fs": handled,
         "net": 3 if version >= 4 else 0,  # bind and connect over TCP
