@@ -31,6 +31,10 @@ THREAD_VARIABLES = (
     "RAYON_NUM_THREADS",
     "POLARS_MAX_THREADS",
     "LOKY_MAX_CPU_COUNT",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+    "NPROC",  # threads of XLA's client for the CPU, and so of JAX
+    "PYTHON_CPU_COUNT",  # os.cpu_count() from Python 3.13 on
 )
 
 

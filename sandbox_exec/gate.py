@@ -51,6 +51,7 @@ def main() -> None:
     ctrl_fd, go_fd = int(sys.argv[1]), int(sys.argv[2])
     import _socket  # the C module alone: half the start-up time of `socket`
 
+    _close_others({0, 1, 2, ctrl_fd, go_fd})
     ctrl = _socket.socket(fileno=ctrl_fd)
     go = _socket.socket(fileno=go_fd)
     config = _read_config(ctrl)
@@ -81,6 +82,18 @@ def main() -> None:
     _tell(ctrl, {"child": pid})
     code = _watch(ctrl, wake_r, pid, config)
     os._exit(code)
+
+
+def _close_others(keep: set[int]) -> None:
+    """Close what whoever started us has left open: a namespace's descriptor is a way
+    into it, and scripts inherit whatever is inheritable here."""
+    linux = sys.platform.startswith("linux")
+    for name in os.listdir("/proc/self/fd" if linux else "/dev/fd"):
+        if int(name) not in keep:
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # that of the listing itself
 
 
 def _become_nobody(uid: int, folder: str) -> None:
