@@ -65,12 +65,14 @@ def main() -> None:
     if config["subreaper"]:
         _prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: daemons come back to us
     if config["descendants"]:
-        _host()  # once, for both sides of the fork
+        _host("gate_host")  # once, for both sides of the fork
+    ours, theirs = _socket.socketpair()
     pid = os.fork()
     if pid == 0:
         _signal.set_wakeup_fd(-1)
         try:
-            _become_script(config, go, {ctrl_fd, wake_r, wake_w})
+            ours.close()
+            _become_script(config, go, theirs, {ctrl_fd, wake_r, wake_w})
         except BaseException as error:
             text = f"{type(error).__name__}: {error}"
             try:
@@ -79,6 +81,9 @@ def main() -> None:
                 pass
         os._exit(125)
     go.close()
+    theirs.close()
+    if config["landlock"] is not None:
+        _host("gate_sockets").start(ours, config["landlock"])
     _tell(ctrl, {"child": pid})
     code = _watch(ctrl, wake_r, pid, config)
     os._exit(code)
@@ -138,7 +143,7 @@ def _watch(ctrl: "socket", wake_r: int, main_pid: int, config: "Config") -> int:
     poll.register(ctrl.fileno(), select.POLLIN)
     police = None
     if config["descendants"]:
-        police = _host().Police(config["memory_bytes"], config["pids"])
+        police = _host("gate_host").Police(config["memory_bytes"], config["pids"])
         parent = _pidfd(config["harness_pid"])
         if parent >= 0:  # readable when the harness dies
             poll.register(parent, select.POLLIN)
@@ -152,7 +157,7 @@ def _watch(ctrl: "socket", wake_r: int, main_pid: int, config: "Config") -> int:
         for fd, _ in events:
             if fd != wake_r:  # 'kill', end of file, or the parent is gone
                 if police:
-                    _host().kill_descendants()
+                    _host("gate_host").kill_descendants()
                 return 0
             try:
                 os.read(wake_r, 4096)
@@ -184,18 +189,16 @@ def _reaped() -> "list[tuple[int, int]]":
         found.append((pid, status))
 
 
-def _host() -> "ModuleType":
-    """The part for levels without namespaces, from the file beside this one."""
-    if TYPE_CHECKING:
-        from sandbox_exec import gate_host
-    else:
+def _host(name: str) -> "ModuleType":
+    """A part for levels without namespaces, from a file beside this one."""
+    if name not in sys.modules:
         folder = os.path.dirname(os.path.abspath(__file__))
         sys.path.insert(0, folder)
         try:
-            import gate_host
+            __import__(name)
         finally:
             sys.path.remove(folder)
-    return gate_host
+    return sys.modules[name]
 
 
 def _resource() -> "ModuleType":
@@ -212,7 +215,9 @@ def _pidfd(pid: int) -> int:
         return -1
 
 
-def _become_script(config: "Config", go: "socket", close: set[int]) -> None:
+def _become_script(
+    config: "Config", go: "socket", channel: "socket", close: set[int]
+) -> None:
     for fd in close:
         os.close(fd)
     if config["new_session"]:
@@ -228,7 +233,8 @@ def _become_script(config: "Config", go: "socket", close: set[int]) -> None:
     if config["pdeathsig"]:
         _prctl(1, 9)
     if config["landlock"] is not None:
-        _host().restrict(config["landlock"])
+        _host("gate_host").restrict(config["landlock"], channel)
+    channel.close()
     argv, env = config["argv"], config["env"]
     # Whoever starts us made it inheritable: the script must not speak on it.
     os.set_inheritable(go.fileno(), False)

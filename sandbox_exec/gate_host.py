@@ -14,10 +14,14 @@ import struct
 
 TYPE_CHECKING = False  # as in `typing`, which takes too long to import
 if TYPE_CHECKING:
+    from _socket import socket
     from typing import Any
 
-_CAPBSET_DROP, _SET_SECCOMP, _SET_NO_NEW_PRIVS = 24, 22, 38
-_SECCOMP_FILTER = 2
+_CAPBSET_DROP, _SET_NO_NEW_PRIVS = 24, 38
+_SET_MODE_FILTER, _NEW_LISTENER = 1, 1 << 3
+_SOL_SOCKET, _SCM_RIGHTS = 1, 1
+_LANDLOCK_ABI1, _MAKE_SOCK = (1 << 13) - 1, 1 << 9
+_ZERO = ctypes.c_ulong(0)
 
 
 def _check(result: int, what: str) -> int:
@@ -27,32 +31,62 @@ def _check(result: int, what: str) -> int:
     return result
 
 
-def restrict(rules: "dict[str, Any]") -> None:
+def restrict(rules: "dict[str, Any]", channel: "socket") -> None:
     """Drop capabilities, enter a Landlock domain, install the seccomp filter.
+
+    Args:
+        rules: see `landlock.rules`.
+        channel: takes the descriptor by which `gate_sockets` is asked; it is closed.
 
     System calls 444 to 446, access bits: Linux ``uapi/linux/landlock.h``.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.syscall.restype = ctypes.c_long
-    zero = ctypes.c_ulong(0)
+    libc = _libc()
     for capability in range(64):
-        if libc.prctl(_CAPBSET_DROP, ctypes.c_ulong(capability), zero, zero, zero):
+        if libc.prctl(_CAPBSET_DROP, ctypes.c_ulong(capability), _ZERO, _ZERO, _ZERO):
             break  # not root (nothing to drop) or past the last capability
     header = struct.pack("=II", 0x20080522, 0)
     _check(libc.capset(header, bytes(24)), "capset")
-    one = ctypes.c_ulong(1)
-    _check(libc.prctl(_SET_NO_NEW_PRIVS, one, zero, zero, zero), "no_new_privs")
     _landlock(libc, rules)
     code = bytes.fromhex(rules["seccomp"])
     buffer = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("@HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))
     holder = ctypes.create_string_buffer(program, len(program))
-    kind, place = ctypes.c_ulong(_SECCOMP_FILTER), ctypes.addressof(holder)
-    done = libc.prctl(_SET_SECCOMP, kind, ctypes.c_void_p(place), zero, zero)
-    _check(done, "seccomp")
+    install, place = (
+        rules["calls"]["seccomp"],
+        ctypes.c_void_p(ctypes.addressof(holder)),
+    )
+    mode, flags = ctypes.c_ulong(_SET_MODE_FILTER), ctypes.c_ulong(_NEW_LISTENER)
+    listener = libc.syscall(install, mode, flags, place)
+    if listener < 0:
+        # Somebody outside listens already, of whom there can be one: without our
+        # broker the calls that need him fail by themselves.
+        _check(libc.syscall(install, mode, _ZERO, place), "seccomp")
+    else:
+        passed = struct.pack("=i", listener)
+        channel.sendmsg([b"x"], [(_SOL_SOCKET, _SCM_RIGHTS, passed)])
+        os.close(listener)
+    channel.close()
+
+
+def confine(folders: list[str]) -> None:
+    """Let the calling thread make unix sockets in these folders and write nothing else.
+
+    Raises:
+        OSError: the kernel does not do so.
+    """
+    rules = {"fs": _LANDLOCK_ABI1, "net": 0, "scope": 0, "attr_size": 8}
+    _landlock(_libc(), {**rules, "paths": [(path, _MAKE_SOCK) for path in folders]})
+
+
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    return libc
 
 
 def _landlock(libc: ctypes.CDLL, rules: "dict[str, Any]") -> None:
+    one = ctypes.c_ulong(1)
+    _check(libc.prctl(_SET_NO_NEW_PRIVS, one, _ZERO, _ZERO, _ZERO), "no_new_privs")
     attr = struct.pack("=QQQ", rules["fs"], rules["net"], rules["scope"])
     attr = attr[: rules["attr_size"]]
     size, zero = ctypes.c_size_t(len(attr)), ctypes.c_uint(0)
@@ -87,7 +121,7 @@ class Police:
 
     def look(self) -> str:
         """Sample once; the reason to stop the script, the first time there is one."""
-        self._seen = pids = _descendants()
+        self._seen = pids = descendants()
         memory = threads = 0
         for pid in pids:
             memory += _memory_of(pid, close=False)
@@ -138,7 +172,7 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def _descendants() -> list[int]:
+def descendants() -> list[int]:
     """Every live process below this one, nearest first."""
     seen: list[int] = []
     queue = _children(os.getpid())
@@ -152,7 +186,7 @@ def _descendants() -> list[int]:
 def kill_descendants() -> None:
     """SIGKILL until none is left: orphans come back to us as their subreaper."""
     for _ in range(1000):
-        pids = _descendants()
+        pids = descendants()
         if not pids:
             break
         for pid in pids:

@@ -174,7 +174,7 @@ def layers_of(level: Level) -> dict[str, str]:
         signals = "scoped" if landlock.signals_scoped() else "open to this user"
         return {
             "landlock": f"ABI {landlock.abi()}",
-            "seccomp": "deny list, no sockets",
+            "seccomp": "deny list, sockets among its own processes",
             "signals": signals,
             "memory": "sampled sum, RLIMIT_DATA per process",
             "pids": "sampled",

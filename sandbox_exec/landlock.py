@@ -11,10 +11,12 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from .cpu_view import SYS_CPU, core_folders
 from .environment import Environment
-from .seccomp import build_filter
+from .seccomp import ASKED, build_filter, numbers
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
+_MAKE_SOCK = 1 << 9
 _ABI1_ALL = (1 << 13) - 1
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
@@ -40,9 +42,10 @@ _READABLE = (
     "/etc/group",
     "/proc/cpuinfo",
     "/proc/meminfo",
-    "/proc/stat",
-    "/sys/devices/system/cpu",
-    "/sys/devices/system/node",
+    # Read by joblib where they exist: how much CPU time our own group may use.
+    "/sys/fs/cgroup/cpu.max",
+    "/sys/fs/cgroup/cpu/cpu.cfs_period_us",
+    "/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
     "/dev/urandom",
     "/dev/random",
     "/dev/zero",
@@ -66,7 +69,12 @@ def signals_scoped() -> bool:
 
 
 def rules(
-    env: Environment, *, own: Iterable[Path], inputs: Path | None, pin: bool
+    env: Environment,
+    *,
+    own: Iterable[Path],
+    inputs: Path | None,
+    cores: tuple[int, ...],
+    stubs: Path,
 ) -> dict[str, object]:
     """Return the gate's instructions: handled rights, allowed paths, seccomp filter.
 
@@ -74,7 +82,8 @@ def rules(
         env: interpreter to show.
         own: the folders that may be written.
         inputs: folder to show read-only.
-        pin: forbid sched_setaffinity.
+        cores: of the slot; the script may not leave them. None: not pinned.
+        stubs: made by `hide_modules`.
     """
     version = abi()
     handled = _ABI1_ALL
@@ -90,14 +99,21 @@ def rules(
             access &= handled
             paths.append((path, access if os.path.isdir(path) else access & _FILE_ONLY))
 
-    for path in (*_READABLE, *env.folders):
+    for path in (*_READABLE, *env.folders, str(stubs)):
         allow(path, _READ)
+    # Whoever cannot read how many cores the machine has counts those he may use.
+    for path in core_folders(cores) if cores else ("/proc/stat", SYS_CPU):
+        allow(path, _READ)
+    if _names_nobody(Path("/etc/hosts")):
+        allow("/etc/hosts", _READ)
     if inputs is not None:
         allow(str(inputs.resolve()), _READ)
     allow("/proc/self", _READ)
     allow("/dev/null", _READ_FILE | _WRITE_FILE | _TRUNCATE)
     # Semaphores of multiprocessing live here; the runner removes what is left behind.
-    allow("/dev/shm", everything & ~_EXECUTE)
+    # Nothing moves between it and the script's folders, sockets least of all.
+    allow("/dev/shm", everything & ~(_EXECUTE | _REFER | _MAKE_SOCK))
+    own = tuple(own)
     for folder in own:
         allow(str(folder), everything)
     return {
@@ -106,5 +122,32 @@ def rules(
         "scope": 3 if version >= 6 else 0,  # abstract sockets, signals
         "attr_size": 24 if version >= 6 else 16 if version >= 4 else 8,
         "paths": paths,
-        "seccomp": build_filter(sockets=False, affinity=not pin).hex(),
+        "calls": numbers((*ASKED, "seccomp")),
+        "own": [str(folder) for folder in own],
+        "seccomp": build_filter(sockets=False, affinity=not cores).hex(),
     }
+
+
+def hide_modules(folder: Path) -> Path:
+    """Make a folder for PYTHONPATH that hides what cannot work here, and return it.
+
+    psutil reads /proc of other processes, which shows the whole machine's: joblib asks
+    it for its workers' memory, fails, and does without where there is no psutil.
+    """
+    folder.mkdir(mode=0o700)
+    text = (
+        "raise ModuleNotFoundError('psutil needs all of /proc, which is hidden here')"
+    )
+    (folder / "psutil.py").write_text(text + "\n", encoding="ascii")
+    return folder
+
+
+def _names_nobody(hosts: Path) -> bool:
+    """Whether a hosts file tells no more than the names of this machine itself."""
+    try:
+        lines = hosts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return False
+    addresses = [line.partition("#")[0].split()[:1] for line in lines]
+    special = ("127.", "::1", "fe00::", "ff00::", "ff02::")
+    return all(found[0].startswith(special) for found in addresses if found)

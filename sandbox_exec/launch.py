@@ -228,8 +228,14 @@ def _spawn_direct(
             (work / "input").symlink_to(job.inputs.resolve())
         config = _config(job, slot, env, level, pin, cwd=str(work), home=str(home))
         if level is Level.LANDLOCK:
+            stubs = landlock.hide_modules(folder / "stubs")
+            config["env"].setdefault("PYTHONPATH", str(stubs))
             config["landlock"] = landlock.rules(
-                env, own=(work, home), inputs=job.inputs, pin=bool(pin)
+                env,
+                own=(work, home),
+                inputs=job.inputs,
+                cores=slot.cores if pin else (),
+                stubs=stubs,
             )
         shm_before = shm_names()
         command = [env.python, "-I", "-S", "-B", str(GATE)]

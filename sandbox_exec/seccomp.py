@@ -10,6 +10,7 @@ return values and data layout: ``include/uapi/linux/seccomp.h``.
 import errno
 import platform
 import struct
+from collections.abc import Iterable
 
 from .seccomp_numbers import NUMBERS
 
@@ -23,6 +24,7 @@ _RET_K = 0x06
 _KILL_PROCESS = 0x80000000
 _ERRNO = 0x00050000
 _ALLOW = 0x7FFF0000
+_ASK = 0x7FC00000
 
 _NR, _ARCH, _ARGS = 0, 4, 16
 
@@ -45,6 +47,10 @@ _ABSENT = {
     "statmount",
 }
 _BY_ARGUMENT = {"clone", "ioctl", "personality", "prlimit64", "socket"}
+#: Calls that a supervisor outside answers, where no network namespace is.
+ASKED = ("bind", "connect", "listen")
+_SENDING = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}  # which argument holds the flags
+_NOT_REFUSED = {*_BY_ARGUMENT, *ASKED, *_SENDING, "seccomp", "setsockopt"}
 _OPTIONAL = {"sched_setaffinity"}
 # The first arguments with which a call touches its caller and nobody else.
 _OF_OTHERS: dict[str, tuple[int, ...]] = {
@@ -61,6 +67,7 @@ _CLONE_NEW |= 0x10000000 | 0x20000000 | 0x40000000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
 _SOCK_STREAM, _SOCK_DGRAM = 1, 2
+_IPPROTO_TCP, _MSG_FASTOPEN, _SOL_SOCKET, _SO_REUSEPORT = 6, 0x20000000, 1, 15
 
 
 def _op(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -87,7 +94,8 @@ def build_filter(*, sockets: bool, affinity: bool, machine: str | None = None) -
     Args:
         sockets: allow AF_UNIX, AF_INET and AF_INET6 stream and datagram sockets, and
             other processes' priorities to be set; right only behind a network and a
-            pid namespace. Socket pairs are always allowed.
+            pid namespace. Else stream sockets alone, whose addresses are decided
+            elsewhere (`ASKED`). Socket pairs are always allowed.
         affinity: allow sched_setaffinity; right only inside a cpuset.
         machine: architecture; the running one by default.
 
@@ -125,7 +133,7 @@ _YES, _NO = _op(_RET_K, _ALLOW), _fail(errno.EPERM)
 
 def _refused(affinity: bool) -> dict[str, list[bytes]]:
     """Calls that fail whatever their arguments are."""
-    by_argument = _BY_ARGUMENT | _OF_OTHERS.keys()
+    by_argument = _NOT_REFUSED | _OF_OTHERS.keys()
     names = NUMBERS.keys() - by_argument - (_OPTIONAL if affinity else set())
     return {
         name: [_fail(errno.ENOSYS if name in _ABSENT else errno.EPERM)]
@@ -179,9 +187,39 @@ def _sockets_behind_a_network_namespace() -> dict[str, list[bytes]]:
 
 
 def _on_the_host() -> dict[str, list[bytes]]:
-    """No sockets, and nobody else's priority: Landlock hides no process, and all that
-    its user runs could be slowed down."""
-    bodies = {"socket": [_fail(errno.EACCES)]}
+    """Stream sockets, of which `gate_sockets` decides who they meet.
+
+    And nobody else's priority: Landlock hides no process, and all that its user runs
+    could be slowed down.
+    """
+    bodies: dict[str, list[bytes]] = {name: [_op(_RET_K, _ASK)] for name in ASKED}
+    bodies["socket"] = [
+        _arg(0),
+        _op(_JEQ_K, _AF_UNIX, 2, 0),
+        _op(_JEQ_K, _AF_INET, 1, 0),
+        _op(_JEQ_K, _AF_INET6, 0, 6),
+        _arg(1),
+        _op(_AND_K, 0xF),  # the type without its flags
+        _op(_JEQ_K, _SOCK_STREAM, 0, 3),
+        _arg(2),
+        # No other protocol than TCP: multipath TCP connects past Landlock.
+        _op(_JEQ_K, 0, 2, 0),
+        _op(_JEQ_K, _IPPROTO_TCP, 1, 0),
+        _fail(errno.EACCES),
+        _YES,
+    ]
+    for name, flags in _SENDING.items():
+        # Data that connects as it is sent would be a connection that nobody allowed.
+        bodies[name] = [_arg(flags), _op(_JSET_K, _MSG_FASTOPEN, 1, 0), _YES, _NO]
+    # Two sockets on one port: the script's would take a service's clients.
+    bodies["setsockopt"] = [
+        _arg(1),
+        _op(_JEQ_K, _SOL_SOCKET, 0, 2),
+        _arg(2),
+        _op(_JEQ_K, _SO_REUSEPORT, 1, 0),
+        _YES,
+        _NO,
+    ]
     for name, values in _OF_OTHERS.items():
         body = [_YES, _NO]
         for index, value in reversed(list(enumerate(values))):
@@ -189,3 +227,14 @@ def _on_the_host() -> dict[str, list[bytes]]:
             body = [_arg(index), _op(_JEQ_K, value, 0, len(body) - 1), *body]
         bodies[name] = body
     return bodies
+
+
+def numbers(names: Iterable[str]) -> dict[str, int]:
+    """Numbers of calls on this machine.
+
+    Raises:
+        KeyError: no table for this architecture, or no such call.
+    """
+    column = _ARCHES[platform.machine()][0]
+    found = {name: NUMBERS[name][column] for name in names}
+    return {name: number for name, number in found.items() if number is not None}

@@ -122,10 +122,16 @@ def copy_for_user(folder: Path, user: pwd.struct_passwd) -> Path:
         shutil.copy2(os.path.realpath(sys.executable), python)
         for shared in (base / "lib").glob("libpython*.so*"):
             shutil.copy2(shared, home / "lib" / shared.name)
+        packages = Path(sysconfig.get_path("purelib")).resolve()
+        if all(
+            os.stat(p).st_mode & 0o005 == 0o005 for p in (packages, *packages.parents)
+        ):
+            (home / "lib" / version / "site-packages").symlink_to(packages)
     (folder / "bin").mkdir(parents=True, exist_ok=True)
     (folder / "bin" / "python3").symlink_to(python)
     shutil.copytree(REPO / "sandbox_exec", folder / "code" / "sandbox_exec")
     shutil.copytree(CORPUS, folder / "code" / "tests" / "attacks")
+    shutil.copy2(Path(__file__).with_name("sandbox_scripts.py"), folder / "code")
     from sandbox_exec.bwrap import find_bwrap
 
     binary = Path(find_bwrap())

@@ -1,8 +1,12 @@
-"""Fifty small programs that any sandbox has to run: what honest scripts take for granted.
+"""Fifty small programs that any sandbox runs: what honest scripts take for granted.
 
 Each ends with exit code 0 where it works. The first line of some names the modules that
 it needs (``# needs: torch``).
 """
+
+import importlib.util
+import json
+import sys
 
 _MP = "import multiprocessing as mp\ndef square(x): return x * x\n"
 _MAIN = "if __name__ == '__main__':\n    "
@@ -158,7 +162,8 @@ with cf.ThreadPoolExecutor() as p: assert sum(p.map(abs, range(50))) == 1225
     + "with mp.get_context('spawn').Pool(1) as p: assert p.map(square, [2]) == [4]",
     "pool_forkserver": _MP
     + _MAIN
-    + "with mp.get_context('forkserver').Pool(1) as p: assert p.map(square, [2]) == [4]",
+    + "context = mp.get_context('forkserver')\n"
+    + "    with context.Pool(1) as p: assert p.map(square, [2]) == [4]",
     "manager": _MP
     + _MAIN
     + "with mp.Manager() as m: d = m.dict(a=1); q = m.Queue(); q.put(d['a']); q.get()",
@@ -225,7 +230,10 @@ asyncio.run(main())
 """,
     # --- numerical libraries
     "numpy_blas": _DATA + "a = x.T @ x; np.linalg.svd(a); np.save('a.npy', a)\n",
-    "numpy_memmap": "import numpy as np\nm = np.memmap('m', 'f4', 'w+', shape=9)\nm[:] = 1",
+    "numpy_memmap": """
+import numpy as np
+m = np.memmap("m", "f4", "w+", shape=9); m[:] = 1
+""",
     "pandas": """# needs: pandas
 import pandas as pd
 pd.DataFrame({"a": [1, 2]}).to_csv("a.csv"); assert len(pd.read_csv("a.csv")) == 2
@@ -267,15 +275,20 @@ HistGradientBoostingClassifier(max_iter=5).fit(x, y)
 KNeighborsClassifier(n_jobs=-1).fit(x, y).predict(x)
 """,
     "lightgbm": _LGB
-    + "lgb.LGBMClassifier(n_estimators=5, n_jobs=-1, verbose=-1).fit(x, y).predict(x)\n",
+    + "model = lgb.LGBMClassifier(n_estimators=5, n_jobs=-1, verbose=-1)\n"
+    + "model.fit(x, y).predict(x)\n",
     "lightgbm_train": _LGB
     + "d = lgb.Dataset(x, y); p = {'num_threads': 0, 'verbose': -1}\n"
-    + "m = lgb.train(p, d, 5); m.save_model('m.txt'); lgb.Booster(model_file='m.txt')\n",
+    + "m = lgb.train(p, d, 5); m.save_model('m.txt')\n"
+    + "lgb.Booster(model_file='m.txt')\n",
     "matplotlib": """# needs: matplotlib
 import matplotlib.pyplot as plt
 plt.plot([1, 2]); plt.title("x"); plt.savefig("a.png"); plt.savefig("a.svg")
 """,
-    "pillow": "# needs: PIL\nfrom PIL import Image\nImage.new('L', (9, 9)).save('a.png')",
+    "pillow": """# needs: PIL
+from PIL import Image
+Image.new("L", (9, 9)).save("a.png")
+""",
     "psutil": """# needs: psutil
 import psutil
 assert psutil.cpu_count() >= 1 and psutil.virtual_memory().total
@@ -301,8 +314,43 @@ subprocess.run([*command, "--nproc-per-node=1", "work.py"], check=True, timeout=
 """,
 }
 
+#: psutil wants all of /proc, which no Landlock rule can show in part.
+NOT_AT_LANDLOCK = {"psutil"}
+
 
 def needs(text: str) -> list[str]:
     """Modules that a script cannot do without."""
     first = text.partition("\n")[0]
-    return first.removeprefix("# needs:").split() if first.startswith("# needs:") else []
+    return (
+        first.removeprefix("# needs:").split() if first.startswith("# needs:") else []
+    )
+
+
+def runnable(level: str) -> list[str]:
+    """Names of the scripts whose modules are here and that a level can run."""
+    left_out = NOT_AT_LANDLOCK if level.upper() == "LANDLOCK" else set()
+    return [
+        name
+        for name, text in SCRIPTS.items()
+        if name not in left_out and all(map(importlib.util.find_spec, needs(text)))
+    ]
+
+
+def failures(level: str, names: list[str]) -> dict[str, str]:
+    """Run scripts at a level; how each that did not end well ended."""
+    from sandbox_exec import Limits, LocalPool, ScriptJob
+
+    limits, wrong = Limits(wall_s=200, memory_mb=3072), {}
+    with LocalPool(1, level=level, calibrate=False, rerun_contended=False) as pool:
+        for name in names:
+            job = ScriptJob(script=SCRIPTS[name].encode(), limits=limits)
+            record = pool.submit(job).result()
+            if record.status != "ok":
+                said = record.stderr_head + record.stderr_tail
+                wrong[name] = f"{record.status} {record.error} {said[-800:]}"
+    return wrong
+
+
+if __name__ == "__main__":
+    names = runnable(sys.argv[1])
+    print(json.dumps({"ran": names, "failed": failures(sys.argv[1], names)}))
