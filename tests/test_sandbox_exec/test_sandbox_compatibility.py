@@ -1,4 +1,4 @@
-"""What honest scripts take for granted works at every level, for root and for a user."""
+"""What scripts take for granted works at every level, as root and as a user."""
 
 import json
 import tempfile
