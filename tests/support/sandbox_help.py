@@ -119,7 +119,7 @@ def copy_for_user(folder: Path, user: pwd.struct_passwd) -> Path:
         shutil.copytree(library, home / "lib" / version, ignore=ignore)
         (home / "bin").mkdir()
         python = home / "bin" / version
-        shutil.copy2(os.path.realpath(sys.executable), python)
+        _copy_with_its_own_library(Path(sys.executable).resolve(), python, base / "lib")
         for shared in (base / "lib").glob("libpython*.so*"):
             shutil.copy2(shared, home / "lib" / shared.name)
         packages = Path(sysconfig.get_path("purelib")).resolve()
@@ -150,6 +150,19 @@ def copy_for_user(folder: Path, user: pwd.struct_passwd) -> Path:
     return folder
 
 
+def _copy_with_its_own_library(source: Path, target: Path, library: Path) -> None:
+    """Copy an interpreter; its shared library is looked for beside the copy.
+
+    The original one lies where the user cannot go: he would get another Python's.
+    """
+    old, new = os.fsencode(library) + b"\0", b"$ORIGIN/../lib"
+    data = source.read_bytes()
+    if len(new) < len(old):
+        data = data.replace(old, new.ljust(len(old), b"\0"))
+    target.write_bytes(data)
+    target.chmod(0o755)
+
+
 def run_as(
     user: pwd.struct_passwd, folder: Path, *args: str, cgroup: str = "", timeout=600
 ) -> subprocess.CompletedProcess:
@@ -158,7 +171,7 @@ def run_as(
     env = {
         "PATH": "/usr/bin:/bin",
         "HOME": str(folder / "scratch"),
-        "TMPDIR": str(folder / "scratch"),
+        "TMPDIR": "/tmp",  # short: a unix socket's path has at most 107 bytes
         "PYTHONPATH": str(folder / "code"),
         "SANDBOX_EXEC_BWRAP": str(bwrap),
     }

@@ -229,8 +229,10 @@ async def main():
 asyncio.run(main())
 """,
     # --- numerical libraries
-    "numpy_blas": _DATA + "a = x.T @ x; np.linalg.svd(a); np.save('a.npy', a)\n",
-    "numpy_memmap": """
+    "numpy_blas": "# needs: numpy"
+    + _DATA
+    + "a = x.T @ x; np.linalg.svd(a); np.save('a.npy', a)\n",
+    "numpy_memmap": """# needs: numpy
 import numpy as np
 m = np.memmap("m", "f4", "w+", shape=9); m[:] = 1
 """,
