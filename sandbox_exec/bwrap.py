@@ -16,6 +16,7 @@ from .protocol import ScriptJob, Slot
 OVERRIDE = "SANDBOX_EXEC_BWRAP"
 WORK = "/job"
 GATE = "/sandbox/gate.py"
+START = "/sandbox/start"
 _ETC = (
     "alternatives",
     "fonts",
@@ -79,6 +80,7 @@ def sandbox_arguments(
     env: Environment,
     *,
     gate: Path,
+    start: Path,
     data_fd: Callable[[bytes], int],
     info_fd: int,
     seccomp_fd: int,
@@ -89,6 +91,7 @@ def sandbox_arguments(
     Args:
         job: what to run. slot: its devices. env: its interpreter.
         gate: the supervisor's file on the host.
+        start: what each of the script's interpreters runs first.
         data_fd: turns bytes into a descriptor that bubblewrap inherits.
         info_fd: where bubblewrap writes the pid of the sandbox's process 1.
         seccomp_fd: holds the filter.
@@ -98,7 +101,8 @@ def sandbox_arguments(
     args = _namespaces(userns_fd)
     args += ["--info-fd", str(info_fd), "--seccomp", str(seccomp_fd)]
     args += _system(data_fd) + _kernel_views(slot, data_fd) + _devices(job, slot)
-    args += ["--ro-bind", str(gate), GATE]
+    args += ["--ro-bind", str(gate), GATE, *_open_folder(START)]
+    args += ["--ro-bind", str(start), f"{START}/sitecustomize.py"]
     args += _temp_and_interpreter(job, env) + _work(job, data_fd)
     # The root is a tmpfs without a size: closed last, when every mount point exists.
     return [*args, "--remount-ro", "/", "--chdir", WORK]

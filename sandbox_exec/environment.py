@@ -69,7 +69,13 @@ class Environment:
         return _environment(os.path.abspath(os.fspath(python or sys.executable)))
 
     def variables(
-        self, job: ScriptJob, slot: Slot, *, home: str, renumber_gpus: bool = False
+        self,
+        job: ScriptJob,
+        slot: Slot,
+        *,
+        home: str,
+        start: str,
+        renumber_gpus: bool = False,
     ) -> dict[str, str]:
         """The whole environment of a script: nothing is inherited from the harness.
 
@@ -77,6 +83,7 @@ class Environment:
             job: has variables of its own.
             slot: its cores and GPUs.
             home: the script's home and temp folder.
+            start: folder of what each of its interpreters runs first.
             renumber_gpus: the script sees the device nodes of its GPUs alone: CUDA
                 numbers what it can open, from 0, whatever the host calls it.
         """
@@ -93,8 +100,10 @@ class Environment:
             "LC_ALL": "C.UTF-8",
             "TZ": "UTC",
             "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONFAULTHANDLER": "1",  # a crash or a timeout says where it was
             "PYTHONHASHSEED": "0",
             "PYTHONNOUSERSITE": "1",
+            "PYTHONPATH": start,
             "MPLBACKEND": "Agg",
             "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
         }

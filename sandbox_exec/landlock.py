@@ -74,7 +74,7 @@ def rules(
     own: Iterable[Path],
     inputs: Path | None,
     cores: tuple[int, ...],
-    stubs: Path,
+    start: Path,
 ) -> dict[str, object]:
     """Return the gate's instructions: handled rights, allowed paths, seccomp filter.
 
@@ -82,8 +82,8 @@ def rules(
         env: interpreter to show.
         own: the folders that may be written.
         inputs: folder to show read-only.
-        cores: of the slot; the script may not leave them. None: not pinned.
-        stubs: made by `hide_modules`.
+        cores: of the slot, which the script may not leave; empty: not pinned.
+        start: folder of what each of the script's interpreters runs first.
     """
     version = abi()
     handled = _ABI1_ALL
@@ -99,7 +99,7 @@ def rules(
             access &= handled
             paths.append((path, access if os.path.isdir(path) else access & _FILE_ONLY))
 
-    for path in (*_READABLE, *env.folders, str(stubs)):
+    for path in (*_READABLE, *env.folders, str(start)):
         allow(path, _READ)
     # Whoever cannot read how many cores the machine has counts those he may use.
     for path in core_folders(cores) if cores else ("/proc/stat", SYS_CPU):
@@ -128,18 +128,15 @@ def rules(
     }
 
 
-def hide_modules(folder: Path) -> Path:
-    """Make a folder for PYTHONPATH that hides what cannot work here, and return it.
+def hide_modules(folder: Path) -> None:
+    """Hide what cannot work here, in a folder that is first on the script's path.
 
     psutil reads /proc of other processes, which shows the whole machine's: joblib asks
     it for its workers' memory, fails, and does without where there is no psutil.
     """
-    folder.mkdir(mode=0o700)
-    text = (
-        "raise ModuleNotFoundError('psutil needs all of /proc, which is hidden here')"
-    )
+    why = "psutil needs all of /proc, which is hidden here"
+    text = f"raise ModuleNotFoundError({why!r}, name='psutil')"
     (folder / "psutil.py").write_text(text + "\n", encoding="ascii")
-    return folder
 
 
 def _names_nobody(hosts: Path) -> bool:

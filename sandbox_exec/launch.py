@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .gate import Config
 
 GATE = Path(__file__).with_name("gate.py")
+_START = Path(__file__).with_name("script_start.py")
 
 
 def rlimits(limits: Limits, level: Level) -> dict[str, int]:
@@ -88,6 +89,7 @@ def _config(
     *,
     cwd: str,
     home: str,
+    start: str,
 ) -> "Config":
     linux = sys.platform.startswith("linux")
     direct = level < Level.NAMESPACES
@@ -95,7 +97,9 @@ def _config(
     return {
         "argv": [env.python, script, *job.args],
         # With namespaces the slot's GPUs are all there is, and CUDA counts from 0.
-        "env": env.variables(job, slot, home=home, renumber_gpus=not direct),
+        "env": env.variables(
+            job, slot, home=home, start=start, renumber_gpus=not direct
+        ),
         "cwd": cwd,
         "rlimits": rlimits(job.limits, level),
         "strict_rlimits": not direct,
@@ -141,7 +145,9 @@ def _spawn_bwrap(
     pin: str,
     as_nobody: bool,
 ) -> Launched:
-    config = _config(job, slot, env, level, pin, cwd=bwrap.WORK, home="/tmp")
+    config = _config(
+        job, slot, env, level, pin, cwd=bwrap.WORK, home="/tmp", start=bwrap.START
+    )
     userns_fd = -1
     if as_nobody:
         userns_fd, config["become"] = rootless.namespace_fd(), rootless.INNER_ID
@@ -187,6 +193,7 @@ def _start_bwrap(
             slot,
             env,
             gate=GATE,
+            start=_START,
             data_fd=data_fd,
             info_fd=info_fd,
             seccomp_fd=data_fd(build_filter(sockets=True, affinity=pin != "affinity")),
@@ -217,25 +224,27 @@ def _spawn_direct(
     job: ScriptJob, slot: Slot, env: Environment, level: Level, pin: str
 ) -> Launched:
     folder = HOUSEHOLD.folder() / HOUSEHOLD.run_name()
-    work, home = folder / "work", folder / "tmp"
+    work, home, start = folder / "work", folder / "tmp", folder / "start"
     try:
-        for place in (folder, work, home):
+        for place in (folder, work, home, start):
             place.mkdir(mode=0o700)
         (work / "script.py").write_bytes(job.script)
+        (start / "sitecustomize.py").write_bytes(_START.read_bytes())
         if job.inputs is None:
             (work / "input").mkdir(mode=0o500)
         else:
             (work / "input").symlink_to(job.inputs.resolve())
-        config = _config(job, slot, env, level, pin, cwd=str(work), home=str(home))
+        config = _config(
+            job, slot, env, level, pin, cwd=str(work), home=str(home), start=str(start)
+        )
         if level is Level.LANDLOCK:
-            stubs = landlock.hide_modules(folder / "stubs")
-            config["env"].setdefault("PYTHONPATH", str(stubs))
+            landlock.hide_modules(start)
             config["landlock"] = landlock.rules(
                 env,
                 own=(work, home),
                 inputs=job.inputs,
                 cores=slot.cores if pin else (),
-                stubs=stubs,
+                start=start,
             )
         shm_before = shm_names()
         command = [env.python, "-I", "-S", "-B", str(GATE)]

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import select
+import signal
 import struct
 import time
 from dataclasses import dataclass, field
@@ -22,6 +23,9 @@ _SAMPLE_FORKS_S = 0.004
 
 # Rest after a look at the processes, in its own CPU seconds, and its longest.
 _REST_PER_LOOK, _LONGEST_REST_S = 20, 2.0
+
+# For the stack of a script that is out of time; written within milliseconds.
+_LAST_WORDS_S = 0.1
 
 # PIDFD_GET_INFO with PIDFD_INFO_EXIT (Linux 6.15): uapi/linux/pidfd.h
 _PIDFD_GET_INFO = 0xC040FF0B
@@ -107,7 +111,29 @@ class Supervisor:
         outcome.delta_s = max(0.0, now - start)
         if outcome.killed_by == "timeout":
             outcome.delta_s = limits.wall_s
+            self._ask_where()
         return outcome
+
+    def _ask_where(self) -> None:
+        """Let a script that is out of time say where it was; then it is killed.
+
+        SIGABRT makes Python's fault handler write its stack, whatever it was doing. It
+        is charged and judged as a timeout whatever it makes of this moment.
+        """
+        box = self._box
+        if box.child_pidfd < 0:
+            return
+        with contextlib.suppress(OSError):
+            signal.pidfd_send_signal(box.child_pidfd, signal.SIGABRT)
+        poll, end = select.poll(), time.monotonic() + _LAST_WORDS_S
+        for fd in (box.child_pidfd, box.stderr):
+            poll.register(fd, select.POLLIN)
+        while time.monotonic() < end:
+            ready = {fd for fd, _ in poll.poll(_LAST_WORDS_S * 1000)}
+            if box.child_pidfd in ready:
+                break
+            for fd in self._drain(ready):
+                poll.unregister(fd)
 
     def _cut(self, ready: set[int], late: bool) -> str:
         """Why the run ends whatever the script does; empty if it may go on."""
