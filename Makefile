@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP_FLAGS ?=
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-all lint format clean
+.PHONY: demo test test-all lint format docs clean
 
 $(STAMP): setup.py
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("Python 3.11 or newer is needed, this is %d.%d: try make PYTHON=python3.11" % v[:2])'
@@ -34,5 +34,10 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The documentation, into site/; a warning is an error.
+docs: $(STAMP)
+	$(BIN)/python -m pip install -q $(PIP_FLAGS) -e '.[docs]'
+	$(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

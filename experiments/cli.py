@@ -1,14 +1,16 @@
-"""What every command line here shares: one-line errors, exit codes, list flags.
+"""What every command line here shares: flags of a record, one-line errors, exit codes.
 
 Exit codes: 0 done, 1 the work failed, 2 the command line or its files are wrong,
 130 stopped by Ctrl-C, 143 by SIGTERM, 141 the reader of the output has left.
 """
 
+import dataclasses
 import os
 import sys
 import textwrap
+import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar, cast
 
 from absl import app, flags, logging
 
@@ -21,7 +23,15 @@ SEED = flags.DEFINE_integer("seed", 0, "Seed of the run.", lower_bound=0)
 OUT = flags.DEFINE_string("out", None, "The run's folder; a new one in runs/.")
 RESUME = flags.DEFINE_boolean("resume", False, "Go on with the run in --out.")
 DRY_RUN = flags.DEFINE_boolean("dry_run", False, "Print the configuration and stop.")
+# What follows defines flags for the command that asks for them.
+flags.disclaim_key_flags()
 
+
+#: Shared flags by name.
+SHARED = {holder.name: holder for holder in (SEED, OUT, RESUME, DRY_RUN)}
+
+Record = TypeVar("Record")
+Sections = Mapping[str, Sequence[flags.FlagHolder[Any]]]
 
 _STOPPED = (130, 143)
 
@@ -44,7 +54,61 @@ def _underscored(argv: Sequence[str]) -> list[str]:
     return words
 
 
-def grouped_help(doc: str, sections: Mapping[str, Sequence[flags.FlagHolder]]) -> str:
+def define_flags(record: type[Any]) -> dict[str, list[flags.FlagHolder[Any]]]:
+    """A flag for each field of a record made with ``option``; by their sections.
+
+    A shared flag that is there already keeps its type and takes the field's help.
+    """
+    sections: dict[str, list[flags.FlagHolder[Any]]] = {}
+    kinds = typing.get_type_hints(record)
+    for field in dataclasses.fields(record):
+        about: Mapping[str, Any] = field.metadata
+        default: Any = field.default
+        name, text, choices = field.name, about["help"], about["choices"]
+        kind = kinds[name]
+        bare = next((k for k in typing.get_args(kind) if k is not type(None)), kind)
+        if name in flags.FLAGS:
+            flags.FLAGS[name].help = text
+            flags.declare_key_flag(name)
+            sections.setdefault(about["section"], []).append(SHARED[name])
+            continue
+        holder: flags.FlagHolder[Any]
+        if choices is not None:
+            holder = flags.DEFINE_enum(name, default, list(choices), text)
+        elif typing.get_origin(kind) is tuple or typing.get_origin(bare) is tuple:
+            words = None if default is None else list(default)
+            holder = flags.DEFINE_list(name, words, text)
+        elif bare is bool:
+            holder = flags.DEFINE_boolean(name, default, text)
+        elif bare is int:
+            holder = flags.DEFINE_integer(name, default, text)
+        elif bare is float:
+            holder = flags.DEFINE_float(name, default, text)
+        else:
+            holder = flags.DEFINE_string(name, default, text)
+        sections.setdefault(about["section"], []).append(holder)
+    return sections
+
+
+def read_flags(record: Callable[..., Record]) -> Record:
+    """The record that the command line means."""
+    values = {
+        f.name: flags.FLAGS[f.name].value for f in dataclasses.fields(cast(Any, record))
+    }
+    return record(
+        **{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
+    )
+
+
+def given_flags(record: type[Any]) -> list[str]:
+    """Names of the record's flags that stand on the command line."""
+    names = [field.name for field in dataclasses.fields(record)]
+    return [name for name in names if flags.FLAGS[name].present]
+
+
+def grouped_help(
+    doc: str, sections: Mapping[str, Sequence[flags.FlagHolder[Any]]]
+) -> str:
     """Help text: the module's docstring, then its flags under headings."""
     lines = [doc.strip()]
     for title, holders in sections.items():
@@ -55,7 +119,7 @@ def grouped_help(doc: str, sections: Mapping[str, Sequence[flags.FlagHolder]]) -
             text = flag.help if values is None else flag.help.partition(": ")[2]
             kind = f" ({'|'.join(values)})" if values else ""
             default = flag.default_as_str
-            if flag.default is not None and flag.default is not False:
+            if flag.default not in (None, False, []):
                 kind += f" [{default}]"
             lines.append(
                 textwrap.fill(
@@ -74,7 +138,7 @@ def run(
     main: Callable[[], int | None],
     argv: Sequence[str] | None = None,
     *,
-    sections: Mapping[str, Sequence[flags.FlagHolder]] | None = None,
+    sections: Sections | None = None,
 ) -> NoReturn:
     """Parses flags and runs ``main``; never returns.
 
@@ -122,7 +186,7 @@ def run(
             os._exit(code)
         return code
 
-    app.run(guarded, argv=argv, flags_parser=parse)
+    app.run(guarded, argv=None if argv is None else list(argv), flags_parser=parse)
     raise AssertionError("app.run returned")
 
 

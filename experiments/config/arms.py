@@ -6,6 +6,7 @@ one more switch of one of them, so that a difference in a curve has one cause.
 
 import dataclasses
 import math
+from typing import Any
 
 PRICES = ("none", "estimated", "fixed", "on-policy")
 SIGNALS = ("relative", "ratio")
@@ -41,7 +42,7 @@ class Arm:
     failure_charge: str | None = None
     gradient: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for field, choices in (
             ("advantage_price", PRICES),
             ("ranking_price", PRICES),
@@ -57,7 +58,7 @@ class Arm:
             raise ValueError(f"a price must be finite and >= 0, got {self.fixed_price}")
 
 
-def _unpriced(name: str, **switches) -> Arm:
+def _unpriced(name: str, **switches: Any) -> Arm:
     return Arm(name, advantage_price="none", ranking_price="none", **switches)
 
 
@@ -76,6 +77,18 @@ ARMS: dict[str, Arm] = {
 }
 
 
+def register_arm(arm: Arm) -> Arm:
+    """Let ``--arms`` name an arm of your own.
+
+    Raises:
+        ValueError: another arm has that name.
+    """
+    if ARMS.get(arm.name, arm) != arm:
+        raise ValueError(f"there is an arm {arm.name!r} already: choose another name")
+    ARMS[arm.name] = arm
+    return arm
+
+
 def get_arm(name: str, *, fixed_price: float | None = None) -> Arm:
     """The arm of that name.
 
@@ -89,7 +102,7 @@ def get_arm(name: str, *, fixed_price: float | None = None) -> Arm:
     if name not in ARMS:
         raise ValueError(f"there is no arm {name!r}: choose from {', '.join(ARMS)}")
     arm = ARMS[name]
-    if arm.advantage_price == "fixed":
+    if arm.advantage_price == "fixed" and not arm.fixed_price:
         if fixed_price is None:
             raise ValueError("the arm fixed-price needs a price, reward per second")
         return dataclasses.replace(arm, fixed_price=float(fixed_price))
@@ -103,7 +116,7 @@ def in_words(arm: Arm) -> str:
     choice = arm.advantage_price if arm.gradient else arm.ranking_price
     prices = {
         "estimated": "ρ̂",
-        "fixed": f"{arm.fixed_price:g}",
+        "fixed": f"{arm.fixed_price:g}" if arm.fixed_price else "price set by hand",
         "on-policy": "the batch's rate",
     }
     signal = f"reward − {prices[choice]} · seconds" if choice in prices else "reward"

@@ -23,7 +23,7 @@ class Budget:
     steps: int | None = None
     clock: str = "total"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.seconds is None and self.steps is None:
             raise ValueError("a run needs a budget: seconds, steps or both")
         for name in ("seconds", "steps"):
@@ -47,8 +47,11 @@ class Budget:
                 raise ValueError(
                     f"a budget can grow, not shrink: {name} was {was}, not {value:g}"
                 )
-        given = {name: value for name, value in limits.items() if value is not None}
-        return dataclasses.replace(self, **given)
+        return dataclasses.replace(
+            self,
+            seconds=self.seconds if seconds is None else seconds,
+            steps=self.steps if steps is None else steps,
+        )
 
     def share(self, used: dict[str, float]) -> float:
         """Share of the budget that is used; 1 or more when the run is over."""

@@ -1,15 +1,164 @@
-"""Options of a command line as checked values."""
+"""What a user may ask of an experiment, as one frozen record.
 
+A command makes a flag of each field (``experiments.cli.define_flags``); a notebook
+builds the record itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
+from experiments.config.budget import CLOCKS as BUDGET_CLOCKS
 from experiments.config.errors import UsageError
+from experiments.config.presets import STYLES
+from experiments.config.protocol import PROTOCOLS, REWARD_SPLITS
+from experiments.config.rate import DATA
+from experiments.config.reward_rule import CLOCKS, FAILURE_CHARGES, REWARDS
+
+FINALS = ("best", "chains", "none")
+ISOLATION = ("auto", "posix", "landlock", "namespaces", "full")
+
+
+def option(
+    default: Any, section: str, text: str, choices: Sequence[str] | None = None
+) -> Any:
+    """A field that a command can make a flag of.
+
+    Args:
+        default: None takes the default of the protocol or of the policy's preset.
+        section: heading of --help that it stands under.
+        text: its help.
+        choices: values that are allowed; None allows any of the field's type.
+    """
+    about = {"section": section, "help": text, "choices": choices}
+    return dataclasses.field(default=default, metadata=about)
+
+
+_COMPARED = "what is compared"
+_DATA = "data"
+_REWARD = "reward and rate (by default the protocol's)"
+_BUDGET = "budget"
+_POLICY = "policy (by default the model's preset)"
+_SANDBOX = "sandbox"
+_RUN = "run"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Everything that a command line can change about an experiment's numbers."""
+
+    task: tuple[str, ...] | None = option(
+        None, _COMPARED, "Task: short name, comma list, or all."
+    )
+    arms: tuple[str, ...] = option(
+        ("rpg", "vanilla"),
+        _COMPARED,
+        "Arms, see --list_arms; comma list or all.",
+    )
+    seeds: tuple[str, ...] = option(
+        ("1",), _COMPARED, "Number of seeds, or a list (0,7)."
+    )
+    protocol: str = option(
+        "sound", _COMPARED, "Ours, or the published one.", tuple(PROTOCOLS)
+    )
+    fixed_price: float | None = option(
+        None, _COMPARED, "Of the arm fixed-price: reward per second."
+    )
+    plugins: tuple[str, ...] = option(
+        (),
+        _COMPARED,
+        "Python modules or files that register arms, estimators, tasks or answer "
+        "forms of your own (docs/extending.md).",
+    )
+    data: str | None = option(
+        None,
+        _DATA,
+        "Where data come from; by default real data where they are prepared.",
+        ("mlebench", "synthetic"),
+    )
+    size: str = option("small", _DATA, "Of synthetic data.", ("small", "medium"))
+    seed: int = option(0, _DATA, "Of synthetic data and of the validation split.")
+    reward: str | None = option(None, _REWARD, "Reward of a score.", REWARDS)
+    reward_split: str | None = option(
+        None, _REWARD, "Answers that make the reward.", REWARD_SPLITS
+    )
+    time: str | None = option(
+        None,
+        _REWARD,
+        "Seconds a script pays for: with generation, or execution alone.",
+        CLOCKS,
+    )
+    failure_charge: str | None = option(
+        None, _REWARD, "Seconds of a failure.", FAILURE_CHARGES
+    )
+    failure_penalty: float | None = option(
+        None,
+        _REWARD,
+        "What a failure loses beside its time; the paper's reward has its own (10).",
+    )
+    rate: str | None = option(
+        None,
+        _REWARD,
+        "Estimator of the reward rate: niw, robbins-monro, neural, empirical, or one "
+        "of a plugin.",
+    )
+    rate_data: str | None = option(
+        None,
+        _REWARD,
+        "Attempts that it sees: the best ones, or lifetime sums per chain.",
+        DATA,
+    )
+    budget: float | None = option(None, _BUDGET, "Seconds of each run.")
+    budget_clock: str = option("total", _BUDGET, "Which seconds.", BUDGET_CLOCKS)
+    steps: int | None = option(None, _BUDGET, "Steps of each run, at most.")
+    model: str = option(
+        "tiny",
+        _POLICY,
+        "tiny, smollm2, a model folder, a .gguf file or a cached hub id.",
+    )
+    chains: int | None = option(None, _POLICY, "Scripts per step.")
+    lr: float | None = option(None, _POLICY, "Step size of the policy.")
+    advantage: str | None = option(
+        None, _POLICY, "Baseline of the advantage.", ("loo", "critic")
+    )
+    lora_rank: int | None = option(
+        None, _POLICY, "Train adapters of this rank; 0: all weights."
+    )
+    prompt_style: str | None = option(
+        None,
+        _POLICY,
+        "Ask a large or a small model for a script, or for choices from a menu.",
+        STYLES,
+    )
+    max_prompt_tokens: int | None = option(None, _POLICY, "Longest prompt.")
+    max_new_tokens: int | None = option(None, _POLICY, "Longest answer.")
+    slots: int | None = option(
+        None,
+        _SANDBOX,
+        "Scripts at one time, a core each; by default all (a large policy keeps one).",
+    )
+    wall_limit: float | None = option(None, _SANDBOX, "Seconds of a script, at most.")
+    isolation: str = option(
+        "auto",
+        _SANDBOX,
+        "Least level that the sandbox must give; the best one is used.",
+        ISOLATION,
+    )
+    final: str = option(
+        "best",
+        _RUN,
+        "Scripts scored on the private test: the run's best, each chain's, none.",
+        FINALS,
+    )
 
 
 def choices(name: str, values: Sequence[str], allowed: Sequence[str]) -> list[str]:
-    """Checks a comma-separated list flag against the allowed names; 'all' is all.
+    """Check a comma-separated list against the allowed names; 'all' is all.
 
     Raises:
-      UsageError: an entry is not allowed; the message lists what is.
+        UsageError: an entry is not allowed; the message lists what is.
     """
     if list(values) == ["all"]:
         return list(allowed)

@@ -7,12 +7,28 @@ from collections.abc import Mapping
 from typing import Any
 
 
+def later(default: Any) -> Any:
+    """A field that older records lack: left out of JSON while it has its default.
+
+    So a run recorded before the field was there still compares equal.
+    """
+    return dataclasses.field(default=default, metadata={"later": True})
+
+
 def to_plain(value: Any) -> dict[str, Any]:
     """A dataclass as JSON holds it: dicts, lists, strings, numbers, None."""
-    return _plain(dataclasses.asdict(value))
+    return {
+        field.name: _plain(getattr(value, field.name))
+        for field in dataclasses.fields(value)
+        if not (
+            field.metadata.get("later") and getattr(value, field.name) == field.default
+        )
+    }
 
 
 def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return to_plain(value)
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -26,7 +42,7 @@ def from_plain(kind: Any, value: Any) -> Any:
     Raises:
         ValueError: a field without default is missing, or a value does not fit.
     """
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         if not isinstance(value, Mapping):
             raise ValueError(f"{kind.__name__} wants an object, not {value!r}")
         hints = typing.get_type_hints(kind)

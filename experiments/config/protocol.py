@@ -75,7 +75,7 @@ class Protocol:
     sampling: Sampling = Sampling()
     learning: Learning = Learning()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.reward_split not in REWARD_SPLITS:
             raise ValueError(
                 f"reward split must be one of {REWARD_SPLITS}, got "

@@ -33,7 +33,7 @@ class RateOptions:
     step_size: float = 0.5
     num_steps: int = 100
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.estimator not in ESTIMATORS:
             raise ValueError(
                 f"rate must be one of {ESTIMATORS}, got {self.estimator!r}"

@@ -36,7 +36,7 @@ class RewardRule:
     failure_charge: str = "slowest"
     clock: str = "attempt"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for value, choices, name in (
             (self.kind, REWARDS, "reward"),
             (self.failure_charge, FAILURE_CHARGES, "failure charge"),

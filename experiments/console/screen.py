@@ -63,8 +63,12 @@ def _grid(title: str, names: Sequence[str], left: int = 1) -> Table:
     return table
 
 
+def nobody(*_: Any) -> None:
+    """Nobody else looks on."""
+
+
 class Screen:
-    """Prints; see ``task_run.Watcher``.
+    """Prints what happens.
 
     Args:
         console: where to; standard output by default.
@@ -82,8 +86,8 @@ class Screen:
         self._now = ""
         self._spinner = Spinner("dots")
         self._title = ""
-        self.on_step: Callable[[Loop, dict[str, Any]], None] = lambda *_: None
-        self.on_begin: Callable[[Sequence[Loop]], None] = lambda *_: None
+        self.on_step: Callable[[Loop, dict[str, Any]], None] = nobody
+        self.on_begin: Callable[[Sequence[Loop]], None] = nobody
 
     def say(self, text: str = "") -> None:
         """Print a line as it is."""
@@ -113,7 +117,7 @@ class Screen:
         self.on_begin(loops)
         for loop in loops:
             if loop.next_step:
-                self.note(f"{loop.cell.name} goes on at step {loop.next_step}")
+                self.note(f"{loop.spec.name} goes on at step {loop.next_step}")
         if self.live:
             self._live = Live(
                 console=self.console,
@@ -131,7 +135,7 @@ class Screen:
 
     def begin_step(self, loop: Loop) -> None:
         """Say which run is at work."""
-        self._now = f"{loop.cell.name}, step {loop.next_step}"
+        self._now = f"{loop.spec.name}, step {loop.next_step}"
 
     def step(self, loop: Loop, metrics: dict[str, Any]) -> None:
         """Take in a step's numbers."""
@@ -162,7 +166,7 @@ class Screen:
 
     def _line(self, loop: Loop, m: dict[str, Any]) -> str:
         return (
-            f"{loop.cell.name}: step {m['step']}, budget {self._share(loop)}, "
+            f"{loop.spec.name}: step {m['step']}, budget {self._share(loop)}, "
             f"rho {number(m['rho_next'])}/s, reward {number(m['mean_reward'], '.3f')}, "
             f"valid {percent(m['valid_share'])}, {number(m['mean_delta_s'], '.2f')} s "
             f"an attempt, best {number(m['best_score'], '.5g')}"
@@ -173,7 +177,7 @@ class Screen:
         table = _grid(self._title, ("run", *COLUMNS))
         for loop in self._loops:
             m = self._last.get(loop.folder)
-            name = f"{loop.cell.arm.name} s{loop.cell.seed}"
+            name = f"{loop.spec.arm.name} s{loop.spec.seed}"
             if m is None:
                 table.add_row(name, *["–"] * len(COLUMNS))
                 continue

@@ -1,8 +1,14 @@
 """TensorBoard scalars of a run, by tensorboardX."""
 
+from __future__ import annotations
+
 import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from experiments.console.screen import Screen, nobody
+from experiments.loop.algorithm import Loop
 
 SCALARS = (
     "rho",
@@ -55,3 +61,28 @@ class Tracker:
         """Flush what is left."""
         with contextlib.suppress(OSError):
             self._writer.close()
+
+
+@contextlib.contextmanager
+def tracked(screen: Screen) -> Iterator[None]:
+    """Write what the screen is told of, as long as the block lasts."""
+    if not available():
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        trackers: dict[Path, Tracker] = {}
+
+        def begin(loops: Sequence[Loop]) -> None:
+            for loop in loops:
+                tracker = Tracker(loop.folder, loop.next_step)
+                stack.callback(tracker.close)
+                trackers[loop.folder] = tracker
+
+        def step(loop: Loop, metrics: dict[str, Any]) -> None:
+            trackers[loop.folder].step(metrics)
+
+        screen.on_begin, screen.on_step = begin, step
+        try:
+            yield
+        finally:
+            screen.on_begin, screen.on_step = nobody, nobody

@@ -4,65 +4,29 @@ A pure function of the ledger, in its order. Feeding a ledger again gives the sa
 numbers bit for bit, so nothing of this is stored anywhere else.
 """
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 
-from experiments.config.arms import Arm, price
-from experiments.config.protocol import Protocol
-from experiments.loop.grade import Scoring
+from experiments.config.arms import price
 from experiments.loop.learn import make_signals, on_policy_rate, rows_of
 from experiments.loop.price import RateModel
 from experiments.loop.select import Entry, Parents
 from experiments.policies.base import Signals
 from experiments.records.recorded import Located, spent_s
 from experiments.records.rewards import MIN_SECONDS
+from experiments.records.spec import RunSpec
 from rpg_tasks.scores import oriented
-
-
-@dataclasses.dataclass(frozen=True)
-class Cell:
-    """One run: a task, an arm and a seed under a protocol.
-
-    Attributes:
-        arm: its switches.
-        protocol: what all arms share.
-        scoring: task and reward.
-        seed: of the policy's sampling.
-        limit_s: wall limit of a script, seconds.
-        silence_s: when no script has finished for this long, what still runs counts as
-            lost; None allows four times the limit and two minutes.
-        checkpoint_every: steps between two checkpoints of the policy.
-    """
-
-    arm: Arm
-    protocol: Protocol
-    scoring: Scoring
-    seed: int = 0
-    limit_s: float = 600.0
-    silence_s: float | None = None
-    checkpoint_every: int = 1
-
-    @property
-    def name(self) -> str:
-        """Identifies the run among those of an experiment."""
-        return f"{self.scoring.task.short}-{self.arm.name}-s{self.seed}"
-
-    @property
-    def patience_s(self) -> float:
-        """``silence_s``, or its default."""
-        return self.silence_s or 4 * self.limit_s + 120.0
 
 
 class Accounts:
     """Takes in one step after the other; see the module."""
 
-    def __init__(self, cell: Cell):
-        self.cell = cell
-        chains = cell.protocol.chains
-        self.rate = RateModel(cell.protocol.rate, chains=chains)
-        self.parents = Parents(cell.protocol.buffer_capacity)
+    def __init__(self, spec: RunSpec):
+        self.spec = spec
+        chains = spec.protocol.chains
+        self.rate = RateModel(spec.protocol.rate, chains=chains)
+        self.parents = Parents(spec.protocol.buffer_capacity)
         self.ranking_price = 0.0
         self.on_policy = 0.0
         self.best: float | None = None  # value
@@ -73,9 +37,9 @@ class Accounts:
 
     def next_states(self) -> list[Entry | None]:
         """The parents of the next step, at the price of the moment."""
-        protocol = self.cell.protocol
+        protocol = self.spec.protocol
         return self.parents.next_states(
-            self.cell.arm, self.ranking_price, protocol.chains
+            self.spec.arm, self.ranking_price, protocol.chains
         )
 
     def take(self, step: int, located: list[Located]) -> tuple[Signals, dict[str, Any]]:
@@ -84,21 +48,21 @@ class Accounts:
         Returns:
             What the policy learns from, and the step's numbers for ``metrics.jsonl``.
         """
-        arm, rule = self.cell.arm, self.cell.protocol.rule
+        arm, rule = self.spec.arm, self.spec.protocol.rule
         records = [record for _, record in located]
         rows = rows_of(records)
         before, earlier = self.rate.rate, self.rate.seen > 0
         after = self.rate.observe(
             rows.value, rows.seconds, rows.valid, rows.known, rows.chain
         )
-        held_out = self.cell.protocol.rate.leave_one_out and earlier
+        held_out = self.spec.protocol.rate.leave_one_out and earlier
         rho = before if held_out else after
         if rows.known.any():
             self.on_policy = on_policy_rate(rows)
         second = price(
             arm.advantage_price, arm, estimated=rho, on_policy=self.on_policy
         )
-        signals = make_signals(arm, rule, rows, price=second, limit_s=self.cell.limit_s)
+        signals = make_signals(arm, rule, rows, price=second, limit_s=self.spec.limit_s)
         ranked_at = self.ranking_price
         self.ranking_price = price(
             arm.ranking_price, arm, estimated=after, on_policy=self.on_policy
@@ -108,7 +72,7 @@ class Accounts:
         numbers = {
             "step": step,
             "arm": arm.name,
-            "seed": self.cell.seed,
+            "seed": self.spec.seed,
             "attempts": self.attempts,
             "rho": rho,
             "rho_next": after,
@@ -130,7 +94,7 @@ class Accounts:
                 "attempt_s": float(self.attempt_s.mean()),
             },
         }
-        if self.cell.protocol.learning.plain_advantage:
+        if self.spec.protocol.learning.plain_advantage:
             # With a critic, whitening or KL only the policy knows them.
             numbers["advantage"] = signals.advantage.tolist()
         return signals, numbers
@@ -149,7 +113,7 @@ class Accounts:
         value, score = record["value"], record["score"]
         self.parents.add(Entry(record["run_id"], offset, value, record["delta_s"]))
         self.best = value if self.best is None else max(self.best, value)
-        task = self.cell.scoring.task
+        task = self.spec.scoring.task
         if self.best_score is None or oriented(task, score) > oriented(
             task, self.best_score
         ):

@@ -13,19 +13,22 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config.errors import Diverged, LoopError
-from experiments.loop.accounts import Accounts, Cell
-from experiments.loop.gather import Gatherer, Hooks
+from experiments.loop.accounts import Accounts
+from experiments.loop.gather import Gatherer
+from experiments.loop.hooks import Hooks
 from experiments.records.ledger import Ledger
 from experiments.records.phases import PHASES, Phases, Unfinished
 from experiments.records.recorded import (
     ATTEMPTS,
     INFRASTRUCTURE,
     METRICS,
+    Located,
     Recording,
     by_step,
     check_metrics,
     need_whole,
 )
+from experiments.records.spec import RunSpec
 
 
 class _Lost(LoopError):
@@ -37,7 +40,7 @@ class Loop:
 
     Args:
         folder: of the run; it exists.
-        cell: what is run.
+        spec: what is run.
         hooks: policy, sandbox, grader and prompts.
         resume: go on with what the folder holds.
         replay: folder of a run whose records are fed in place of execution and grading;
@@ -52,15 +55,15 @@ class Loop:
     def __init__(
         self,
         folder: Path | str,
-        cell: Cell,
+        spec: RunSpec,
         hooks: Hooks,
         *,
         resume: bool = False,
         replay: Path | str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
-        self.folder, self.cell, self.hooks = Path(folder), cell, hooks
-        self.accounts = Accounts(cell)
+        self.folder, self.spec, self.hooks = Path(folder), spec, hooks
+        self.accounts = Accounts(spec)
         self.total_s = 0.0
         self.phase_s = dict.fromkeys(PHASES, 0.0)
         self._clock = clock
@@ -83,7 +86,7 @@ class Loop:
                 else Recording(self.folder, first=self.next_step)
             )
             self._gatherer = Gatherer(
-                self.folder, cell, hooks, self._ledger, self._recording, clock
+                self.folder, spec, hooks, self._ledger, self._recording, clock
             )
             self._rebuild()
             self._stack = stack.pop_all()
@@ -97,7 +100,7 @@ class Loop:
         for step, located in by_step(self._ledger.path):
             if step >= self.next_step:
                 break
-            need_whole(step, located, self.cell.protocol.chains)
+            need_whole(step, located, self.spec.protocol.chains)
             _, numbers = self.accounts.take(step, located)
             done = metrics.metrics(step)
             if step != reached or done is None:
@@ -155,7 +158,17 @@ class Loop:
         step = self.next_step
         phases = self._phases(step)
         try:
-            return self._step(step, phases)
+            generations, located = self._gatherer.attempts(
+                step, self.accounts.next_states(), self.accounts.best, phases
+            )
+            self._need_data(step, located)
+            signals, numbers = self.accounts.take(step, located)
+            numbers["learn"] = {}
+            if self.spec.arm.gradient:
+                with phases("update"):
+                    learned = self.hooks.policy.learn(step, generations, signals)
+                numbers["learn"] = self._finite(step, learned)
+            return self._commit(step, numbers, phases.done())
         except _Lost:
             # Their scripts run again: a broken machine is not the run's expense.
             phases.mark(without=("execute", "grade"))
@@ -163,6 +176,14 @@ class Loop:
         except BaseException:
             phases.mark()
             raise
+
+    def _need_data(self, step: int, located: list[Located]) -> None:
+        if all(r["status"] == INFRASTRUCTURE for _, r in located):
+            raise _Lost(
+                f"step {step}: every attempt met an infrastructure error (the first: "
+                f"{located[0][1]['reason']}). Nothing was learned from it; put that "
+                "right and --resume"
+            )
 
     def _phases(self, step: int) -> Phases:
         """The step's seconds, with those from before a stop; committed ones count."""
@@ -176,30 +197,12 @@ class Loop:
             self._clock, before, lambda spent: self._unfinished.keep(step, spent)
         )
 
-    def _step(self, step: int, phases: Phases) -> dict[str, Any]:
-        generations, located = self._gatherer.attempts(
-            step, self.accounts.next_states(), self.accounts.best, phases
-        )
-        if all(r["status"] == INFRASTRUCTURE for _, r in located):
-            raise _Lost(
-                f"step {step}: every attempt met an infrastructure error (the first: "
-                f"{located[0][1]['reason']}). Nothing was learned from it; put that "
-                "right and --resume"
-            )
-        signals, numbers = self.accounts.take(step, located)
-        numbers["learn"] = {}
-        if self.cell.arm.gradient:
-            with phases("update"):
-                learned = self.hooks.policy.learn(step, generations, signals)
-            numbers["learn"] = self._finite(step, learned)
-        return self._commit(step, numbers, phases.done())
-
     def _finite(self, step: int, learned: dict[str, float]) -> dict[str, float]:
         learned = {name: float(value) for name, value in learned.items()}
         bad = [name for name, value in learned.items() if not math.isfinite(value)]
         if bad:
             raise Diverged(
-                f"{self.cell.name}, step {step}: the update's {bad[0]} is "
+                f"{self.spec.name}, step {step}: the update's {bad[0]} is "
                 f"{learned[bad[0]]}. The step is not committed; its attempts are in "
                 "the ledger. Begin anew with a lower --lr and another --out: resuming "
                 "would come to the same"
@@ -221,7 +224,7 @@ class Loop:
         if step not in self._metrics:
             self._metrics.append(numbers)
             self._unfinished.drop()
-        if self.next_step % self.cell.checkpoint_every == 0:
+        if self.next_step % self.spec.checkpoint_every == 0:
             self.checkpoint()
         return numbers
 

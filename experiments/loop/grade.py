@@ -6,18 +6,13 @@ answer holds none); ``infrastructure`` (the sandbox or the grader failed: no rew
 seconds, no data).
 """
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from experiments.config.reward_rule import RewardRule
 from experiments.records.recorded import INFRASTRUCTURE
-from experiments.records.rewards import attempt_reward, attempt_seconds
-from rpg_tasks.prompts import NoScript, extract_script
-from rpg_tasks.registry import Task
+from experiments.records.rewards import attempt_seconds
+from experiments.records.spec import Scoring
 from sandbox_exec.protocol import RunRecord
 
 _TEXT = 2000  # characters of each output that a record keeps
@@ -25,43 +20,6 @@ _TEXT = 2000  # characters of each output that a record keeps
 # ever, as its record is read again by every resume.
 _MOST = 1e12
 _OF_A_SCORE = ("medal", "above_median")
-
-
-@dataclasses.dataclass(frozen=True)
-class Scoring:
-    """What turns a score into a reward.
-
-    Attributes:
-        task: the task.
-        rule: the protocol's reward rule.
-        baseline: the sample submission's score on the same answers.
-        leaderboard: all teams' scores, for the paper's reward.
-    """
-
-    task: Task
-    rule: RewardRule
-    baseline: float | None = None
-    leaderboard: np.ndarray | None = None
-
-    def reward(self, score: float | None, best: float | None) -> tuple[float, float]:
-        """(reward, value): with and without the bonus for beating ``best``.
-
-        A failure has a value of 0: that is what it adds to a rate.
-        """
-        options = {"baseline": self.baseline, "leaderboard": self.leaderboard}
-        reward = attempt_reward(self.rule, self.task, score, best=best, **options)
-        if score is None:
-            return reward, 0.0
-        value = attempt_reward(self.rule, self.task, score, best=math.inf, **options)
-        return reward, value
-
-
-def read_answer(text: str) -> tuple[str | None, str | None]:
-    """(script, None) or (None, why there is none)."""
-    try:
-        return extract_script(text), None
-    except NoScript as error:
-        return None, str(error)
 
 
 def without_script(reason: str) -> dict[str, Any]:

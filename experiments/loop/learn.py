@@ -1,7 +1,7 @@
 """From a batch of attempts to what the policy learns from."""
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ class Rows(NamedTuple):
     chain: np.ndarray  # int
 
 
-def rows_of(attempts: list[dict]) -> Rows:
+def rows_of(attempts: list[dict[str, Any]]) -> Rows:
     """The numbers of a step's records, one per chain and in their order."""
 
     def column(name: str, kind: type) -> np.ndarray:

@@ -139,7 +139,8 @@ class RateModel:
         fit = _fit(self.options, self.chains)
         # A running estimator takes one step from its last rate; the others are fitted
         # afresh until the choice of attempts and their rate agree.
-        rho, seen = (self.rate if carry else 0.0), set()
+        rho = self.rate if carry else 0.0
+        seen: set[bytes] = set()
         while len(seen) < (1 if carry else _MAX_STEPS):
             chosen = top_k(reward, seconds, rho, k)
             if chosen.tobytes() in seen:

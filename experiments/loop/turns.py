@@ -54,7 +54,7 @@ def run(
         if on_step is not None:
             on_step(loop, metrics)
     for at, loop in enumerate(loops):
-        if at not in diverged and loop.next_step % loop.cell.checkpoint_every:
+        if at not in diverged and loop.next_step % loop.spec.checkpoint_every:
             if on_begin is not None:
                 on_begin(loop)
             loop.checkpoint()

@@ -1,7 +1,7 @@
 """What the loop asks of a policy, and what it gives it to learn from."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -16,6 +16,17 @@ class Signals(NamedTuple):
     weight: np.ndarray
     charged: np.ndarray  # seconds
     mask: np.ndarray  # bool; rows that take part
+
+
+@runtime_checkable
+class Parks(Protocol):
+    """A policy whose training state can leave the accelerator for a while."""
+
+    def park(self) -> None:
+        """Keep the training state in the host's memory."""
+
+    def wake(self) -> None:
+        """Bring it back; one that was not parked stays as it is."""
 
 
 class Policy(Protocol):

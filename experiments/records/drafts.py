@@ -5,7 +5,7 @@ import json
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,14 +53,13 @@ class Drafts:
             "rows": list(map(int, generation.rows)),
             "texts": list(generation.texts),
         }
-        arrays = {f"payload.{k}": np.asarray(v) for k, v in generation.payload.items()}
+        arrays: dict[str, Any] = {
+            "head": np.frombuffer(json.dumps(head).encode(), np.uint8),
+            "seconds": np.asarray(generation.seconds, np.float64),
+        }
+        arrays |= {f"payload.{k}": np.asarray(v) for k, v in generation.payload.items()}
         buffer = io.BytesIO()
-        np.savez(
-            buffer,
-            head=np.frombuffer(json.dumps(head).encode(), np.uint8),
-            seconds=np.asarray(generation.seconds, np.float64),
-            **arrays,
-        )
+        np.savez(buffer, **arrays)
         path = self._name(step, generation.rows[0])
         try:
             self.folder.mkdir(exist_ok=True)

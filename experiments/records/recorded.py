@@ -22,20 +22,21 @@ def by_step(path: Path) -> Iterator[tuple[int, list[Located]]]:
     A chain's later record of a step takes the place of an earlier one (a retry after an
     infrastructure error).
     """
-    step, rows = None, {}
+    step: int | None = None
+    rows: dict[int, Located] = {}
     for offset, record in read(path):
         if record["step"] != step:
-            if rows:
+            if step is not None:
                 yield step, [rows[chain] for chain in sorted(rows)]
-            step, rows = record["step"], {}
+            step, rows = int(record["step"]), {}
         rows[record["chain"]] = (offset, record)
-    if rows:
+    if step is not None:
         yield step, [rows[chain] for chain in sorted(rows)]
 
 
 def spent_s(record: dict[str, Any]) -> float:
     """Execution seconds that an attempt has cost, disturbed runs of it included."""
-    return record["execution_s"] + record.get("rerun_s", 0.0)
+    return float(record["execution_s"] + record.get("rerun_s", 0.0))
 
 
 class Recording:

@@ -82,7 +82,21 @@ def row_of(
             phases[phase] += seconds
     if last is None:
         return row
-    steps = last["step"] + 1
+    row |= {
+        "steps": last["step"] + 1,
+        "attempts": last["attempts"],
+        "rho": last["rho_next"],
+        "best_validation_score": last["best_score"],
+        "total_s": last["used"]["total"],
+        "attempt_s": last["used"]["attempt"],
+        "execution_s": last["used"]["execution"],
+        **{f"{phase}_s": spent for phase, spent in phases.items()},
+    }
+    return row | _earned(folder, last["step"] + 1) | _tested(folder, last["best_score"])
+
+
+def _earned(folder: Path, steps: int) -> Row:
+    """Columns that the attempts of the committed steps give."""
     known = valid = 0
     reward = value = seconds = 0.0
     for step, located in by_step(folder / ATTEMPTS):
@@ -96,30 +110,25 @@ def row_of(
             reward += record["reward"]
             value += record["value"]
             seconds += record["delta_s"]
-    row |= {
-        "steps": steps,
-        "attempts": last["attempts"],
-        "rho": last["rho_next"],
-        "best_validation_score": last["best_score"],
-        "total_s": last["used"]["total"],
-        "attempt_s": last["used"]["attempt"],
-        "execution_s": last["used"]["execution"],
-        **{f"{phase}_s": spent for phase, spent in phases.items()},
+    if not known:
+        return {}
+    return {
+        "valid_share": valid / known,
+        "mean_reward": reward / known,
+        "mean_delta_s": seconds / known,
+        "sum_delta_s": seconds,
+        "reward_rate": value / seconds,
     }
-    if known:
-        row |= {
-            "valid_share": valid / known,
-            "mean_reward": reward / known,
-            "mean_delta_s": seconds / known,
-            "sum_delta_s": seconds,
-            "reward_rate": value / seconds,
-        }
+
+
+def _tested(folder: Path, best_score: float | None) -> Row:
+    """Columns that the private test gives."""
     final = best_final(folder)
     if final is None:
-        return row
-    if final["validation_score"] != last["best_score"]:
-        return row | {"test_status": OUTDATED}
-    return row | {
+        return {}
+    if final["validation_score"] != best_score:
+        return {"test_status": OUTDATED}
+    return {
         "test_status": final["status"],
         "test_score": final["score"],
         "medal": final["medal"],

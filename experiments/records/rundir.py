@@ -108,27 +108,7 @@ def open_run(
                 f"{folder} holds a run already: add --resume to go on with it, or "
                 "choose another --out"
             )
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            known = content["config"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UsageError(
-                f"{path} cannot be read ({error}): choose another --out"
-            ) from None
-        names = sorted(
-            name for name in {*known, *config} if known.get(name) != config.get(name)
-        )
-        if names and set(names) <= set(growing):
-            _change(folder, content, config, names)
-        elif names:
-            was = "; ".join(
-                f"{n} was {json.dumps(known.get(n))}, is {json.dumps(config.get(n))}"
-                for n in names
-            )
-            raise UsageError(
-                f"{folder} holds a run of another configuration ({was}): go on with "
-                "its flags on a machine like its own, or choose another --out"
-            )
+        _need_same(folder, config, growing)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
@@ -156,6 +136,32 @@ def open_run(
             f"cannot write to {folder} ({reason}): choose another --out"
         ) from None
     return folder
+
+
+def _need_same(folder: Path, config: dict[str, Any], growing: Collection[str]) -> None:
+    """Refuse to go on with a run of another configuration; note what has grown."""
+    path = folder / "config.json"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        known = content["config"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{path} cannot be read ({error}): choose another --out"
+        ) from None
+    names = sorted(
+        name for name in {*known, *config} if known.get(name) != config.get(name)
+    )
+    if names and set(names) <= set(growing):
+        _change(folder, content, config, names)
+    elif names:
+        was = "; ".join(
+            f"{n} was {json.dumps(known.get(n))}, is {json.dumps(config.get(n))}"
+            for n in names
+        )
+        raise UsageError(
+            f"{folder} holds a run of another configuration ({was}): go on with "
+            "its flags on a machine like its own, or choose another --out"
+        )
 
 
 def _change(

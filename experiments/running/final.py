@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.config.errors import Stopped
-from experiments.loop import grade as attempt
+from experiments.loop import grade
 from experiments.records.final import FINAL, Record, final_records
 from experiments.records.ledger import Ledger
-from experiments.records.recorded import ATTEMPTS, by_step
+from experiments.records.recorded import ATTEMPTS, INFRASTRUCTURE, by_step
+from experiments.records.texts import Texts, encoded
 from rpg_tasks.prepare import TaskData
 from rpg_tasks.registry import Task
 from rpg_tasks.scores import oriented
 from sandbox_exec.limits import Limits
-from sandbox_exec.protocol import ScriptJob, ScriptPool
+from sandbox_exec.protocol import RunRecord, ScriptJob, ScriptPool
 
 if TYPE_CHECKING:  # scikit-learn is slow to import
     from rpg_tasks.grading import Grader
@@ -102,7 +103,7 @@ class FinalScoring:
             Stopped: Ctrl-C; what had finished is written.
         """
         ledgers: dict[Path, Ledger] = {}
-        waiting: dict[Future, tuple[Path, Record]] = {}
+        waiting: dict[Future[RunRecord], tuple[Path, Record]] = {}
         lost = 0
         try:
             for folder, steps in runs:
@@ -123,7 +124,7 @@ class FinalScoring:
                     folder, identity = waiting.pop(future)
                     record = identity | self._outcome(future)
                     ledgers[folder].append(record)
-                    lost += record["status"] == attempt.INFRASTRUCTURE
+                    lost += record["status"] == INFRASTRUCTURE
                     if on_record is not None:
                         on_record(folder, record)
         except KeyboardInterrupt:
@@ -137,13 +138,14 @@ class FinalScoring:
 
     def _open(self, folder: Path, steps: int) -> list[tuple[Record, bytes]]:
         """What is left to score of a run: identity and script."""
-        done, tries = set(), {}
+        done: set[str] = set()
+        tries: dict[str, int] = {}
         for record in final_records(folder):
             of = record["of"]
             tries[of] = tries.get(of, 0) + 1
-            if record["status"] != attempt.INFRASTRUCTURE:
+            if record["status"] != INFRASTRUCTURE:
                 done.add(of)
-        texts = attempt.Texts(folder / "scripts")
+        texts = Texts(folder / "scripts")
         found = []
         chosen = best_attempts(folder, self._data.task, steps=steps, mode=self._mode)
         for rank, record in enumerate(chosen):
@@ -161,29 +163,29 @@ class FinalScoring:
                 "validation_execution_s": record["execution_s"],
             }
             script = texts.load(record["script_sha256"])
-            found.append((identity, attempt.encoded(script)))
+            found.append((identity, encoded(script)))
         return found
 
-    def _submit(self, job: ScriptJob) -> Future:
+    def _submit(self, job: ScriptJob) -> Future[RunRecord]:
         try:
             return self._pool.submit(job)
         except Exception as error:  # a pool that is gone
-            broken: Future = Future()
+            broken: Future[RunRecord] = Future()
             broken.set_exception(error)
             return broken
 
-    def _outcome(self, future: Future) -> Record:
+    def _outcome(self, future: Future[RunRecord]) -> Record:
         try:
             if not future.done():
                 future.cancel()
                 raise TimeoutError(f"no script finished for {self._patience_s:g} s")
-            fields, score = attempt.outcome(
+            fields, score = grade.outcome(
                 future.result(),
-                lambda run: self._grader.grade_bytes(run.submission_bytes),
+                lambda run: self._grader.grade_bytes(run.submission_bytes or b""),
             )
         except Exception as error:
             reason = f"sandbox: {type(error).__name__}: {error}"
-            fields, score = attempt.infrastructure(reason), None
+            fields, score = grade.infrastructure(reason), None
         return {
             "reason": None,
             "medal": None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,11 @@ from experiments.console.stop import catch_terminate
 from experiments.records import rundir
 from experiments.records.results import Row, write_rows
 from experiments.running import sweep
+from experiments.running.experiment import Experiment
 from experiments.running.places import Places
-from experiments.running.task_run import Parts
+
+#: Builds a report of run folders; has ``headline``, ``files`` and ``page``.
+Report = Callable[..., Any]
 
 _ANEW = "a replay starts anew: choose another --out"
 
@@ -31,54 +34,38 @@ def resume_command(settings: Settings, places: Places) -> str:
     return shlex.join(words)
 
 
-def launch(
-    settings: Settings,
-    places: Places,
-    parts: Parts,
-    identity: dict[str, Any],
-    *,
-    screen: Screen | None = None,
-    resume: bool = False,
-    replay: Path | None = None,
-    report: bool = True,
-) -> int:
+def launch(experiment: Experiment, *, report: Report | None = None) -> int:
     """Run an experiment; its exit code.
 
     Args:
-        settings: what is run.
-        places: where.
-        parts: with what.
-        identity: further facts for config.json that a resumed run must share.
-        screen: what the user sees.
-        resume: go on with ``places.out``.
-        replay: folder of an experiment to reproduce.
-        report: build the HTML report at the end.
+        experiment: what is run, where and with what.
+        report: builds the HTML report at the end; None builds none.
 
     Raises:
         UsageError: the folder holds another experiment, another process is at work in
             it, or there is nothing to replay.
     """
-    screen = screen or Screen()
-    config = plain.to_plain(settings) | identity
+    settings, out = experiment.settings, experiment.places.out
+    screen, replay = experiment.screen, experiment.replay
+    config = plain.to_plain(settings) | dict(experiment.identity)
     if replay is not None:
         sweep.check_replay(settings, replay)
         config["replay_of"] = _identity_of(replay)
-    grown = resume and _has_grown(settings, places.out)
+    grown = experiment.resume and _has_grown(settings, out)
     growing = ("budget",) if grown else ()
-    rundir.open_run(places.out, config, resume=resume, growing=growing)
-    with rundir.sole_writer(places.out), catch_terminate() as signals:
+    rundir.open_run(out, config, resume=experiment.resume, growing=growing)
+    with rundir.sole_writer(out), catch_terminate() as signals:
         try:
-            failed = sweep.run_tasks(
-                settings, places.out, parts, screen, resume=resume, replay=replay
-            )
-            return _sum_up(settings, places, parts, screen, failed, replay, report)
+            failed = sweep.run_tasks(experiment)
+            return _sum_up(experiment, failed, report)
         except (KeyboardInterrupt, Stopped) as error:
             screen.end()
-            rows, _ = sweep.rows_of(settings, places.out)
-            _write(rows, places.out, screen)
+            rows, _ = sweep.rows_of(settings, out)
+            _write(rows, out, screen)
             screen.say(str(error) or "stopped")
             if replay is None:
-                screen.say(f"go on with: {resume_command(settings, places)}")
+                again = resume_command(settings, experiment.places)
+                screen.say(f"go on with: {again}")
             else:
                 screen.say(_ANEW)
             return signals.exit_code
@@ -97,32 +84,26 @@ def _has_grown(settings: Settings, folder: Path) -> bool:
         return False
 
 
-def _sum_up(
-    settings: Settings,
-    places: Places,
-    parts: Parts,
-    screen: Screen,
-    failed: list[str],
-    replay: Path | None,
-    report: bool,
-) -> int:
+def _sum_up(experiment: Experiment, failed: list[str], report: Report | None) -> int:
     """Write and show the results; the exit code."""
-    rows, damaged = sweep.rows_of(settings, places.out)
+    out, screen, replay = experiment.places.out, experiment.screen, experiment.replay
+    rows, damaged = sweep.rows_of(experiment.settings, out)
     for place, reason in damaged.items():
         # A task that failed has said so already.
-        if place.relative_to(places.out).parts[0] not in failed:
+        if place.relative_to(out).parts[0] not in failed:
             screen.fail(reason)
-    written = _write(rows, places.out, screen)
-    screen.results(rows, compiled_s=getattr(parts.clock, "compiled_s", 0.0))
+    written = _write(rows, out, screen)
+    compiled_s = getattr(experiment.parts.clock, "compiled_s", 0.0)
+    screen.results(rows, compiled_s=compiled_s)
     if replay is not None and not failed and not damaged:
         steps = [row["steps"] for row in rows if row["steps"]]
         screen.say(
             f"replay  {sum(steps)} steps of {len(steps)} runs came out bit for bit as "
             f"they are on record in {replay}"
         )
-    if report and any(row["steps"] for row in rows):
-        _report(places.out, screen)
-    _where(settings, places, screen, failed, replay)
+    if report is not None and any(row["steps"] for row in rows):
+        _report(report, out, screen)
+    _where(experiment, failed)
     return 1 if failed or damaged or not written else 0
 
 
@@ -144,11 +125,9 @@ def _write(rows: list[Row], folder: Path, screen: Screen) -> bool:
     return True
 
 
-def _report(folder: Path, screen: Screen) -> None:
+def _report(build: Report, folder: Path, screen: Screen) -> None:
     """Build the report; a failure there costs no result."""
     try:
-        from experiments.reporting.build import build
-
         report = build([folder], leave_out_damaged=True)
     except Exception as error:
         screen.fail(
@@ -163,21 +142,16 @@ def _report(folder: Path, screen: Screen) -> None:
         screen.say(f"report  {report.page} (open it in a browser)")
 
 
-def _where(
-    settings: Settings,
-    places: Places,
-    screen: Screen,
-    failed: Sequence[str],
-    replay: Path | None,
-) -> None:
-    out = places.out
+def _where(experiment: Experiment, failed: Sequence[str]) -> None:
+    settings, screen = experiment.settings, experiment.screen
+    out = experiment.places.out
     screen.say(f"runs    {out}/TASK/ARM/seed-K: attempts.jsonl, scripts/, final.jsonl")
     screen.say(f"curves  tensorboard --logdir={shlex.quote(str(out))}")
     screen.say(f"again   python -m experiments.report {shlex.quote(str(out))}")
     if failed:
         tasks = len(settings.tasks)
-        retry = f"retry with: {resume_command(settings, places)}"
-        if replay is not None:
+        retry = f"retry with: {resume_command(settings, experiment.places)}"
+        if experiment.replay is not None:
             retry = _ANEW
         elif all(sweep.read_state(out / t)["status"] == "diverged" for t in failed):
             retry = "--resume would come to the same"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from pathlib import Path
 from typing import Any
 
+from experiments.config import plain
 from experiments.config.errors import UsageError
 from experiments.config.settings import Settings
+from experiments.records.rundir import default_folder
 from rpg_tasks.registry import Task, TaskError, get_task
 
 
@@ -27,6 +30,19 @@ class Places:
     data_dir: str | None = None
     cache_dir: str | None = None
     leaderboards: str | None = None
+
+
+def default_out(settings: Settings, *, replay: bool) -> Path:
+    """A folder that no earlier run has used."""
+    tasks = settings.tasks
+    name = tasks[0] if len(tasks) == 1 else f"{len(tasks)}-tasks"
+    return default_folder("mle_bench", f"{name}-replay" if replay else name)
+
+
+def show(settings: Settings, places: Places) -> str:
+    """The resolved configuration as JSON."""
+    shown = plain.to_plain(settings) | {"out": str(places.out)}
+    return json.dumps(shown, indent=2, ensure_ascii=False)
 
 
 def check_folder(folder: Path, *, resume: bool) -> None:

@@ -1,24 +1,25 @@
-"""From flags to ``Settings``."""
+"""From options to ``Settings``."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from experiments.config import plain
-from experiments.config import settings as rules
+from experiments.config import parse
 from experiments.config.errors import UsageError
-from experiments.config.presets import preset_for
+from experiments.config.options import FINALS, Options
+from experiments.config.plugins import load_plugins
+from experiments.config.presets import Machine, Preset, preset_for
+from experiments.config.protocol import Protocol
 from experiments.config.settings import Settings
 from experiments.running.machine import slots_of
 from rpg_tasks.registry import get_task
 
 
 def resolve_settings(
-    options: Mapping[str, Any],
+    options: Options,
     *,
     data_dir: str | None = None,
     describe: Callable[[str], Any],
@@ -26,69 +27,85 @@ def resolve_settings(
     """The settings that options mean; the cheap checks come first.
 
     Args:
-        options: by the names of the flags; None takes the default of the protocol or
-            of the policy's preset.
+        options: None takes the default of the protocol or of the policy's preset.
         data_dir: MLE-Bench's data folder.
         describe: name of a model -> its ``ModelInfo``.
 
     Raises:
         UsageError: a value is out of range, or names something that is not there.
     """
-    tasks = rules.tasks_of(options["task"] or ())
-    arms = rules.arms_of(options["arms"], options["fixed_price"])
-    seeds = rules.seeds_of(options["seeds"])
-    for name in ("wall_limit", "budget", "lr"):
-        value = options[name]
-        if value is not None and not 0 < value < math.inf:
-            raise UsageError(f"--{name}={value:g}: must be positive")
-    if options["lora_rank"] is not None and not 0 <= options["lora_rank"] <= 4096:
-        raise UsageError(f"--lora_rank={options['lora_rank']}: must be 0 to 4096")
-    if options["final"] not in rules.FINALS:
-        raise UsageError(f"--final: choose from {', '.join(rules.FINALS)}")
-    if options["seed"] >= 2**31:
-        raise UsageError(f"--seed={options['seed']}: must be below 2**31")
-    sources = rules.sources_of(tasks, options["data"], data_dir)
+    load_plugins(options.plugins)
+    tasks = parse.tasks_of(options.task or ())
+    arms = parse.arms_of(options.arms, options.fixed_price)
+    seeds = parse.seeds_of(options.seeds)
+    _check_numbers(options)
+    sources = parse.sources_of(tasks, options.data, data_dir)
     real = "mlebench" in sources
-    preset = preset_for(options["model"], describe)
-    protocol = rules.protocol_of(options["protocol"], preset, options)
-    rules.check_group(protocol, arms)
-    rules.check_reward(protocol, tasks)
-    machine, style = preset.machine, options["prompt_style"] or preset.style
-    if options["lora_rank"] is not None:
-        machine = dataclasses.replace(machine, lora_rank=options["lora_rank"])
+    preset = preset_for(options.model, describe)
+    protocol = parse.protocol_of(options.protocol, preset, options)
+    parse.check_group(protocol, arms)
+    parse.check_reward(protocol, tasks)
+    style = options.prompt_style or preset.style
+    machine = _machine(options, preset)
     return Settings(
         tasks=tasks,
         sources=sources,
-        size=options["size"],
-        data_seed=options["seed"],
+        size=options.size,
+        data_seed=options.seed,
         arms=arms,
         seeds=seeds,
         protocol=protocol,
-        budget=rules.budget_of(
-            options["budget"], options["steps"], options["budget_clock"], preset
+        budget=parse.budget_of(
+            options.budget, options.steps, options.budget_clock, preset
         ),
-        final=options["final"],
-        model=options["model"],
+        final=options.final,
+        model=options.model,
         preset=preset.name,
         style=style,
         stated_limits=preset.stated_limits,
-        wall_limit_s=options["wall_limit"] or preset.wall_limit_s,
+        wall_limit_s=options.wall_limit or preset.wall_limit_s,
         machine=machine,
-        slots=slots_of(
-            options["slots"],
-            protocol.chains,
-            # Answers in groups are sampled while scripts run.
-            overlap=machine.group > 0,
-            # Synthetic data are small; real data can fill what a script may take.
-            script_mb=max(get_task(t).memory_mb for t in tasks) if real else None,
+        slots=_slots(options, protocol, machine, tasks, real=real),
+        isolation=parse.isolation_of(
+            options.isolation, real=real, model=options.model, style=style
         ),
-        isolation=rules.isolation_of(
-            options["isolation"], real=real, model=options["model"], style=style
-        ),
+        plugins=options.plugins,
     )
 
 
-def show(settings: Settings, places: Any) -> str:
-    """The resolved configuration as JSON."""
-    shown = plain.to_plain(settings) | {"out": str(places.out)}
-    return json.dumps(shown, indent=2, ensure_ascii=False)
+def _check_numbers(options: Options) -> None:
+    for name in ("wall_limit", "budget", "lr"):
+        value = getattr(options, name)
+        if value is not None and not 0 < value < math.inf:
+            raise UsageError(f"--{name}={value:g}: must be positive")
+    rank = options.lora_rank
+    if rank is not None and not 0 <= rank <= 4096:
+        raise UsageError(f"--lora_rank={rank}: must be 0 to 4096")
+    if options.final not in FINALS:
+        raise UsageError(f"--final: choose from {', '.join(FINALS)}")
+    if not 0 <= options.seed < 2**31:
+        raise UsageError(f"--seed={options.seed}: must be 0 to 2**31 - 1")
+
+
+def _machine(options: Options, preset: Preset) -> Machine:
+    if options.lora_rank is None:
+        return preset.machine
+    return dataclasses.replace(preset.machine, lora_rank=options.lora_rank)
+
+
+def _slots(
+    options: Options,
+    protocol: Protocol,
+    machine: Machine,
+    tasks: tuple[str, ...],
+    *,
+    real: bool,
+) -> int:
+    return slots_of(
+        options.slots,
+        protocol.chains,
+        # Answers in groups are sampled while scripts run.
+        overlap=machine.group > 0,
+        # Synthetic data are small; real data can fill what a script may take.
+        script_mb=max(get_task(t).memory_mb for t in tasks) if real else None,
+    )

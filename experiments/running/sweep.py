@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import time
 import traceback
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,12 @@ from experiments.config.errors import (
 )
 from experiments.config.settings import Settings
 from experiments.console import track
-from experiments.console.screen import Screen
-from experiments.loop.algorithm import Loop
 from experiments.records import rundir
 from experiments.records.ledger import read
 from experiments.records.recorded import METRICS
 from experiments.records.results import Row, empty_row, row_of, run_folder
-from experiments.running.task_run import Parts, TaskRun
+from experiments.running.experiment import Experiment
+from experiments.running.task_run import TaskRun
 from rpg_tasks.registry import TaskError, get_task
 from sandbox_exec.errors import SandboxError
 
@@ -89,49 +88,29 @@ def check_replay(settings: Settings, replay: Path) -> None:
         raise UsageError(f"{replay} holds no finished step: there is nothing to replay")
 
 
-def run_tasks(
-    settings: Settings,
-    folder: Path,
-    parts: Parts,
-    screen: Screen,
-    *,
-    resume: bool,
-    replay: Path | None,
-) -> list[str]:
+def run_tasks(experiment: Experiment) -> list[str]:
     """Run every task; names of those that failed.
-
-    Args:
-        settings: of the experiment.
-        folder: of the experiment.
-        parts: policy, pool, data.
-        screen: what the user sees.
-        resume: skip finished tasks, retry failed ones.
-        replay: folder of the experiment to reproduce.
 
     Raises:
         Stopped, KeyboardInterrupt: Ctrl-C.
     """
-    failed = []
+    settings, screen = experiment.settings, experiment.screen
+    folder, failed = experiment.places.out, []
     if not track.available():
         screen.note("tensorboardX is not installed: no TensorBoard files")
     for at, (short, source) in enumerate(
         zip(settings.tasks, settings.sources, strict=True), start=1
     ):
         place = folder / short
-        if resume and read_state(place)["status"] in ("done", "replayed"):
-            if replay is not None or not owing(settings, folder, short):
-                screen.say(f"{short}: done already")
-                continue
-            screen.say(f"{short}: goes on, the budget has grown")
-        if replay is not None and not begun(settings, replay, short):
-            screen.note(f"{short}: no step of it is finished in {replay}")
+        if not _is_due(experiment, short):
             continue
         if len(settings.tasks) > 1:
             screen.say(f"--- {short} ({at} of {len(settings.tasks)}) ---")
         begin = time.monotonic()
         _keep_state(place, {"status": "running"})
         try:
-            lost = _run(settings, short, source, folder, parts, screen, resume, replay)
+            with track.tracked(screen):
+                lost = TaskRun(experiment, get_task(short), source).run()
         except (KeyboardInterrupt, Stopped):
             _keep_state(place, {"status": "stopped"})
             raise
@@ -143,7 +122,7 @@ def run_tasks(
             screen.fail(f"{short}: {reason}")
             failed.append(short)
         else:
-            status = "done" if replay is None else "replayed"
+            status = "done" if experiment.replay is None else "replayed"
             if lost:
                 status = "test lost"
                 screen.note(
@@ -157,42 +136,20 @@ def run_tasks(
     return failed
 
 
-def _run(
-    settings: Settings,
-    short: str,
-    source: str,
-    folder: Path,
-    parts: Parts,
-    screen: Screen,
-    resume: bool,
-    replay: Path | None,
-) -> int:
-    with contextlib.ExitStack() as stack:
-        trackers: dict[Path, track.Tracker] = {}
-
-        def on_begin(loops: Sequence[Loop]) -> None:
-            for loop in loops:
-                if track.available():
-                    tracker = track.Tracker(loop.folder, loop.next_step)
-                    stack.callback(tracker.close)
-                    trackers[loop.folder] = tracker
-
-        def on_step(loop: Loop, metrics: dict[str, Any]) -> None:
-            if loop.folder in trackers:
-                trackers[loop.folder].step(metrics)
-
-        screen.on_begin, screen.on_step = on_begin, on_step
-        task_run = TaskRun(
-            settings,
-            get_task(short),
-            source,
-            folder,
-            parts,
-            screen,
-            resume=resume,
-            replay=replay,
-        )
-        return task_run.run()
+def _is_due(experiment: Experiment, short: str) -> bool:
+    """Whether a task has anything left to run; says why not."""
+    settings, screen = experiment.settings, experiment.screen
+    folder, replay = experiment.places.out, experiment.replay
+    status = read_state(folder / short)["status"]
+    if experiment.resume and status in ("done", "replayed"):
+        if replay is not None or not owing(settings, folder, short):
+            screen.say(f"{short}: done already")
+            return False
+        screen.say(f"{short}: goes on, the budget has grown")
+    if replay is not None and not begun(settings, replay, short):
+        screen.note(f"{short}: no step of it is finished in {replay}")
+        return False
+    return True
 
 
 def _keep_state(place: Path, state: dict[str, Any]) -> None:
@@ -227,22 +184,27 @@ def rows_of(settings: Settings, folder: Path) -> tuple[list[Row], dict[Path, str
 
     A damaged run has a row without numbers and costs the others nothing.
     """
-    rows, damaged = [], {}
+    rows: list[Row] = []
+    damaged: dict[Path, str] = {}
     for short, source in zip(settings.tasks, settings.sources, strict=True):
         status = read_state(folder / short)["status"]
         data = f"{source}-{settings.size}" if source == "synthetic" else source
         for arm in settings.arms:
             for seed in settings.seeds:
-                where = {"task": short, "arm": arm.name, "seed": seed}
-                place = run_folder(folder, **where)
+                place = run_folder(folder, short, arm.name, seed)
+                about = functools.partial(
+                    row_of, place, task=short, arm=arm.name, seed=seed, data=data
+                )
                 try:
-                    row = row_of(place, **where, status=status, data=data)
+                    row = about(status=status)
                 except LedgerError as error:
                     damaged[place] = str(error)
                 except (KeyError, TypeError, ValueError) as error:
                     what = f"{type(error).__name__}: {error}"
                     damaged[place] = f"a record in {place} is damaged ({what})"
                 if place in damaged:
-                    row = empty_row(**where, status="damaged", data=data)
+                    row = empty_row(
+                        task=short, arm=arm.name, seed=seed, data=data, status="damaged"
+                    )
                 rows.append(row)
     return rows, damaged

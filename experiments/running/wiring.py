@@ -1,17 +1,18 @@
 """The loop's hooks for a prepared task: sandbox pool, grader and prompts."""
 
-import dataclasses
+import functools
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
-from experiments.loop.accounts import Cell
-from experiments.loop.gather import Hooks
+from experiments.config.errors import LoopError
+from experiments.loop.hooks import Hooks
 from experiments.policies.base import Policy
 from rpg_tasks.grading import Grade, Grader
 from rpg_tasks.prepare import TaskData
 from rpg_tasks.prompts import Attempt, StatedLimits, fit
-from rpg_tasks.registry import TaskError
+from rpg_tasks.registry import Task, TaskError
 from sandbox_exec.limits import Limits
 from sandbox_exec.protocol import RunRecord, ScriptJob, ScriptPool
 
@@ -34,7 +35,7 @@ def script_limits(data: TaskData, grader: Grader, **changes: Any) -> Limits:
 
 def make_hooks(
     policy: Policy,
-    pool: ScriptPool,
+    pool: ScriptPool | None,
     data: TaskData,
     grader: Grader,
     limits: Limits,
@@ -50,7 +51,7 @@ def make_hooks(
 
     Args:
         policy: writes answers and learns.
-        pool: runs scripts.
+        pool: runs scripts; None where none will run (replay).
         data: the prepared task.
         grader: of the answers of ``split``.
         limits: of one script; the prompt states the same unless ``stated`` is given.
@@ -63,10 +64,19 @@ def make_hooks(
         stated: what prompts say about limits.
     """
     inputs = data.public if split == "validation" else data.test_public
-    shown = stated or StatedLimits(limits.wall_s, limits.memory_mb, cores)
-    count = count_tokens or (lambda text: -(-len(text) // 4))
+    describe = functools.partial(
+        _describe,
+        data.task,
+        inputs,
+        style=style,
+        shown=stated or StatedLimits(limits.wall_s, limits.memory_mb, cores),
+        count=count_tokens or (lambda text: -(-len(text) // 4)),
+        max_tokens=max_prompt_tokens,
+    )
 
     def execute(run_id: str, script: bytes) -> "Future[RunRecord]":
+        if pool is None:
+            raise LoopError("a replay runs no script")
         return pool.submit(
             ScriptJob(
                 script=script,
@@ -78,35 +88,25 @@ def make_hooks(
         )
 
     def grade(run: RunRecord) -> Grade:
-        return grader.grade_bytes(run.submission_bytes)
-
-    def describe(previous: Attempt | None) -> str | None:
-        try:
-            return fit(
-                count,
-                max_prompt_tokens,
-                data.task,
-                inputs,
-                previous,
-                style=style,
-                limits=shown,
-            )
-        except TaskError:
-            if previous is None:
-                raise
-            return None  # a script too long to be shown is not improved
+        return grader.grade_bytes(run.submission_bytes or b"")
 
     return Hooks(policy, execute, grade, describe)
 
 
-def cell_config(cell: Cell) -> dict[str, Any]:
-    """What identifies a run, for ``config.json``: plain types, nothing left out."""
-    return {
-        "task": cell.scoring.task.short,
-        "arm": dataclasses.asdict(cell.arm),
-        "protocol": dataclasses.asdict(cell.protocol),
-        "seed": cell.seed,
-        "limit_s": cell.limit_s,
-        "baseline": cell.scoring.baseline,
-        "leaderboard": cell.scoring.leaderboard is not None,
-    }
+def _describe(
+    task: Task,
+    inputs: Path,
+    previous: Attempt | None,
+    *,
+    style: str,
+    shown: StatedLimits,
+    count: Callable[[str], int],
+    max_tokens: int,
+) -> str | None:
+    """The prompt of a task, and of the attempt to improve if there is one."""
+    try:
+        return fit(count, max_tokens, task, inputs, previous, style=style, limits=shown)
+    except TaskError:
+        if previous is None:
+            raise
+        return None  # a script too long to be shown is not improved

@@ -13,11 +13,10 @@ import numpy as np
 from experiments.config.arms import get_arm
 from experiments.config.protocol import SOUND
 from experiments.config.rate import RateOptions
-from experiments.loop.accounts import Cell
 from experiments.loop.algorithm import Loop
-from experiments.loop.gather import Hooks
-from experiments.loop.grade import Scoring
+from experiments.loop.hooks import Hooks
 from experiments.records.drafts import Generation
+from experiments.records.spec import RunSpec, Scoring
 from rpg_tasks import get_task
 from rpg_tasks.grading import Grade
 from sandbox_exec.protocol import RunRecord, Submission
@@ -130,12 +129,12 @@ def describe(previous):
     )
 
 
-def cell(arm="rpg", *, chains=6, protocol=SOUND, rate=None, seed=0, **options):
+def spec(arm="rpg", *, chains=6, protocol=SOUND, rate=None, seed=0, **options):
     protocol = dataclasses.replace(protocol, chains=chains)
     if rate is not None:
         protocol = dataclasses.replace(protocol, rate=RateOptions(**rate))
     price = 0.01 if arm == "fixed-price" else None
-    return Cell(
+    return RunSpec(
         arm=get_arm(arm, fixed_price=price),
         protocol=protocol,
         scoring=Scoring(TASK, protocol.rule, BASELINE),
@@ -153,7 +152,7 @@ def make_loop(folder, policy=None, *, resume=False, changes=None, **options):
     """A run with the scripted policy; ``changes`` are to its hooks."""
     policy = policy or ScriptedPolicy(folder)
     parts = hooks(policy, **(changes or {}))
-    return Loop(folder, cell(**options), parts, resume=resume)
+    return Loop(folder, spec(**options), parts, resume=resume)
 
 
 def records(folder, name="attempts.jsonl"):

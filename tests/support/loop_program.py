@@ -23,9 +23,9 @@ def main(folder: str, steps: str, pause: str) -> None:
         return pool.submit(slow, run_id, script)
 
     policy = helper.ScriptedPolicy(Path(folder))
-    cell = helper.cell(checkpoint_every=3)
+    spec = helper.spec(checkpoint_every=3)
     hooks = helper.hooks(policy, execute=execute)
-    with Loop(folder, cell, hooks, resume=True) as loop:
+    with Loop(folder, spec, hooks, resume=True) as loop:
         run([loop], Budget(steps=int(steps)))
     print("done", flush=True)
 

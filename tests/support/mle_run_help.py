@@ -12,12 +12,15 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
+from experiments.config.options import Options
 from experiments.console.screen import Screen
 from experiments.policies.models import ModelInfo
+from experiments.reporting.build import build
+from experiments.running import experiment as experiments
 from experiments.running import launch as launching
+from experiments.running.experiment import Parts
 from experiments.running.places import Places
 from experiments.running.resolve import resolve_settings
-from experiments.running.task_run import Parts
 from rpg_tasks import prepare_task
 from sandbox_exec import Level
 
@@ -29,10 +32,9 @@ IDENTITY = {"weights": "scripted", "sandbox": "FAKE"}
 
 
 def options(**changes):
-    """The flags' defaults, with changes."""
-    with command_flags.active(COMMAND):
-        names = mle_bench._setting_flags()
-        return {n: mle_bench.flags.FLAGS[n].default for n in names} | changes
+    """The defaults, with changes."""
+    given = {k: tuple(v) if isinstance(v, list) else v for k, v in changes.items()}
+    return Options(**given)
 
 
 def settings(parameters=5_000_000, **changes):
@@ -99,7 +101,7 @@ class Experiment:
         self.prepare = lambda task, source: prepare_task(task, cache_dir=cache)
         self.policy = lambda folder, seed: helper.ScriptedPolicy(folder, seed=seed)
 
-    def launch(self, *, live=False, replay=None, **keywords):
+    def launch(self, *, live=False, replay=None, resume=False, report=False):
         """(exit code, what was printed); errors go to the test's stderr."""
 
         @contextlib.contextmanager
@@ -118,7 +120,7 @@ class Experiment:
         parts = Parts(
             policy=policy,
             describer=None,
-            count=None,
+            count_tokens=None,
             pool=None if replay else pool,
             prepare=prepare,
             leaderboard=lambda task: None,
@@ -126,15 +128,16 @@ class Experiment:
         )
         text = io.StringIO()
         screen = Screen(Console(file=text, width=118, force_terminal=live))
-        code = launching.launch(
+        experiment = experiments.Experiment(
             self.settings,
             Places(out=self.out),
             parts,
             IDENTITY,
             screen=screen,
+            resume=resume,
             replay=replay,
-            **{"report": False} | keywords,
         )
+        code = launching.launch(experiment, report=build if report else None)
         return code, text.getvalue()
 
     def run(self, arm="rpg", seed=0, task=TASK):

@@ -18,14 +18,12 @@ import pytest
 from experiments.config.arms import get_arm
 from experiments.config.budget import Budget
 from experiments.config.protocol import SOUND
-from experiments.loop.accounts import Cell
 from experiments.loop.algorithm import Loop
-from experiments.loop.gather import Hooks
-from experiments.loop.grade import Scoring
+from experiments.loop.hooks import Hooks
 from experiments.loop.turns import run
 from experiments.records import rundir
+from experiments.records.spec import RunSpec, Scoring, run_config
 from experiments.reporting import style
-from experiments.running.wiring import cell_config
 from rpg_tasks import get_task
 from rpg_tasks.grading import Grade
 from sandbox_exec.protocol import RunRecord, Submission
@@ -170,7 +168,7 @@ def make_run(
         for seed in seeds:
             for arm in arms:
                 place = folder / short / arm / f"seed-{seed}"
-                cell = Cell(
+                cell = RunSpec(
                     arm=get_arm_of(arm),
                     protocol=protocol,
                     scoring=Scoring(task, protocol.rule, baseline),
@@ -178,7 +176,7 @@ def make_run(
                     limit_s=60.0,
                     checkpoint_every=10**6,
                 )
-                rundir.open_run(place, cell_config(cell), resume=False)
+                rundir.open_run(place, run_config(cell), resume=False)
                 hooks = Hooks(
                     policy(place, seed=seed, lr=lr),
                     make_execute(task, **execution),

@@ -50,8 +50,8 @@ def test_the_folder_holds_the_whole_story(finished):
     for arm in ("rpg", "vanilla"):
         for seed in (0, 1):
             folder = experiment.run(arm, seed)
-            cell = json.loads((folder / "config.json").read_text("utf-8"))["config"]
-            assert (cell["arm"]["name"], cell["seed"]) == (arm, seed)
+            spec = json.loads((folder / "config.json").read_text("utf-8"))["config"]
+            assert (spec["arm"]["name"], spec["seed"]) == (arm, seed)
             assert len(lines(folder / "attempts.jsonl")) == 12
             assert len(lines(folder / "metrics.jsonl")) == 3
 

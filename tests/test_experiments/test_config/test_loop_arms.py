@@ -58,8 +58,8 @@ def test_first_batches_of_rpg_and_vanilla_are_the_same(tmp_path):
     for arm in ("rpg", "vanilla"):
         folder = tmp_path / arm
         folder.mkdir()
-        cell = helper.cell(arm)
-        with Loop(folder, cell, helper.hooks(helper.ScriptedPolicy(folder))) as loop:
+        spec = helper.spec(arm)
+        with Loop(folder, spec, helper.hooks(helper.ScriptedPolicy(folder))) as loop:
             metrics = loop.step()
         lines = helper.records(folder)
         keys = ("script_sha256", "prompt_id", "parent", "reward", "delta_s", "score")
@@ -79,7 +79,7 @@ def test_first_batches_of_rpg_and_vanilla_are_the_same(tmp_path):
 
 
 def test_the_two_cells_are_equal_but_for_the_arm():
-    assert _differences(helper.cell("rpg"), helper.cell("vanilla")) == {"arm"}
+    assert _differences(helper.spec("rpg"), helper.spec("vanilla")) == {"arm"}
 
 
 def test_presets():

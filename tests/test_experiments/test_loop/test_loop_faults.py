@@ -13,7 +13,6 @@ from loop_help import make_loop as _loop
 from experiments.config.budget import Budget
 from experiments.config.errors import LoopError, Stopped
 from experiments.loop.turns import run
-from experiments.policies import base as policy_module
 from experiments.reporting.curves import read_chains
 from rpg_tasks.grading import Grade
 
@@ -193,9 +192,9 @@ def test_a_full_disk_stops_with_one_line_and_resumes(tmp_path, monkeypatch, vict
 
     with _loop(tmp_path, resume=True) as loop, monkeypatch.context() as patch:
         if victim == "drafts":
-            patch.setattr(policy_module, "write_through", full)
+            patch.setattr("experiments.records.drafts.write_through", full)
         elif victim == "scripts":
-            patch.setattr("experiments.loop.grade.write_through", full)
+            patch.setattr("experiments.records.texts.write_through", full)
         else:
             ledger = loop._ledger if victim == "attempts" else loop._metrics
             patch.setattr(ledger, "_write", full)

@@ -109,9 +109,9 @@ def _recompute(records, arm, *, fixed=0.01):
         }
 
 
-def _run(folder, cell, steps=STEPS):
+def _run(folder, spec, steps=STEPS):
     policy = helper.ScriptedPolicy(folder)
-    with Loop(folder, cell, helper.hooks(policy)) as loop:
+    with Loop(folder, spec, helper.hooks(policy)) as loop:
         for _ in range(steps):
             loop.step()
     return helper.records(folder), helper.records(folder, "metrics.jsonl")
@@ -130,7 +130,7 @@ def _run(folder, cell, steps=STEPS):
     ],
 )
 def test_every_number_recomputes(tmp_path, arm):
-    records, metrics = _run(tmp_path, helper.cell(arm, chains=CHAINS))
+    records, metrics = _run(tmp_path, helper.spec(arm, chains=CHAINS))
     assert len(records) == STEPS * CHAINS
     for expected, found in zip(_recompute(records, arm), metrics, strict=True):
         rows = [r for r in records if r["step"] == found["step"]]
@@ -149,15 +149,15 @@ def test_every_number_recomputes(tmp_path, arm):
 
 
 def test_search_only_never_learns(tmp_path):
-    _, metrics = _run(tmp_path, helper.cell("search-only"), steps=3)
+    _, metrics = _run(tmp_path, helper.spec("search-only"), steps=3)
     assert [m["learn"] for m in metrics] == [{}] * 3
 
 
 def test_the_papers_protocol(tmp_path):
     """Slots of lifetime sums, refitted with the batch it charges; -10 - rho limit."""
     protocol = dataclasses.replace(PAPER, chains=CHAINS)
-    cell = helper.cell("rpg", protocol=protocol, chains=CHAINS)
-    records, metrics = _run(tmp_path, cell, steps=5)
+    spec = helper.spec("rpg", protocol=protocol, chains=CHAINS)
+    records, metrics = _run(tmp_path, spec, steps=5)
     total_r, total_d = np.zeros(CHAINS), np.zeros(CHAINS)
     kappa, nu, mu, psi = 1e-3, 3.0, np.zeros(2), 1e-3 * np.eye(2)
     best, rng = None, np.random.default_rng(0)
@@ -205,8 +205,8 @@ def test_a_raw_score_too_large_for_the_update_is_invalid(tmp_path, sign):
     protocol = dataclasses.replace(SOUND, rule=RewardRule(kind="raw"))
     menu = ((0.9, 5.0), (sign * 1e40, 1.0), (sign * 9e11, 2.0))
     policy = helper.ScriptedPolicy(tmp_path, menu=menu, lr=0.0)
-    cell = helper.cell(protocol=protocol)
-    with Loop(tmp_path, cell, helper.hooks(policy)) as loop:
+    spec = helper.spec(protocol=protocol)
+    with Loop(tmp_path, spec, helper.hooks(policy)) as loop:
         metrics = [loop.step() for _ in range(3)]
     rows = helper.records(tmp_path)
     assert {r["score"] for r in rows} == {0.9, sign * 9e11, None}
@@ -219,13 +219,13 @@ def test_a_raw_score_too_large_for_the_update_is_invalid(tmp_path, sign):
             assert "medal" not in record
     for one in metrics:
         assert np.isfinite([one["rho_next"], *one["relative"], *one["advantage"]]).all()
-    with Loop(tmp_path, cell, helper.hooks(policy), resume=True) as loop:
+    with Loop(tmp_path, spec, helper.hooks(policy), resume=True) as loop:
         assert loop.next_step == 3
 
 
 def test_a_gain_is_bounded_whatever_the_score(tmp_path):
     policy = helper.ScriptedPolicy(tmp_path, menu=((-1e40, 1.0),))
-    with Loop(tmp_path, helper.cell(), helper.hooks(policy)) as loop:
+    with Loop(tmp_path, helper.spec(), helper.hooks(policy)) as loop:
         loop.step()
     assert {r["status"] for r in helper.records(tmp_path)} == {"valid"}
     assert {r["reward"] for r in helper.records(tmp_path)} == {0.0}

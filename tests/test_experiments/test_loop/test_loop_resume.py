@@ -44,7 +44,7 @@ def _attempts(folder):
 def _straight(folder, steps, **options):
     folder.mkdir()
     policy = helper.ScriptedPolicy(folder)
-    with Loop(folder, helper.cell(**options), helper.hooks(policy)) as loop:
+    with Loop(folder, helper.spec(**options), helper.hooks(policy)) as loop:
         run([loop], Budget(steps=steps))
     return policy
 
@@ -56,8 +56,8 @@ def test_stopping_after_each_step_changes_nothing(tmp_path, every):
     folder.mkdir()
     for _ in range(7 * every):  # a process each; not every one gets to a checkpoint
         policy = helper.ScriptedPolicy(folder)
-        cell = helper.cell(checkpoint_every=every)
-        with Loop(folder, cell, helper.hooks(policy), resume=True) as loop:
+        spec = helper.spec(checkpoint_every=every)
+        with Loop(folder, spec, helper.hooks(policy), resume=True) as loop:
             while loop.next_step < 7:
                 before = loop.next_step
                 loop.step()
@@ -79,7 +79,7 @@ def test_replay_is_bit_for_bit(tmp_path, arm):
     folder.mkdir()
     again = helper.ScriptedPolicy(folder)
     hooks = helper.hooks(again, execute=never, grade=never)
-    with Loop(folder, helper.cell(arm), hooks, replay=tmp_path / "a") as loop:
+    with Loop(folder, helper.spec(arm), hooks, replay=tmp_path / "a") as loop:
         run([loop], Budget(steps=100))
         assert loop.next_step == 5
     np.testing.assert_array_equal(again.theta, policy.theta)
@@ -105,14 +105,14 @@ def test_a_changed_record_is_noticed(tmp_path):
     folder.mkdir()
     hooks = helper.hooks(helper.ScriptedPolicy(folder))
     with (
-        Loop(folder, helper.cell(), hooks, replay=tmp_path / "a") as loop,
+        Loop(folder, helper.spec(), hooks, replay=tmp_path / "a") as loop,
         pytest.raises(ReplayError, match=r"step \d: \w+ is .* on record is"),
     ):
         run([loop], Budget(steps=3))
     with pytest.raises(LoopError, match="on record is"):
         Loop(
             tmp_path / "a",
-            helper.cell(),
+            helper.spec(),
             helper.hooks(helper.ScriptedPolicy(tmp_path / "a")),
             resume=True,
         )
@@ -124,7 +124,7 @@ def test_another_policy_is_noticed(tmp_path):
     folder.mkdir()
     other = helper.hooks(helper.ScriptedPolicy(folder, seed=1))
     with (
-        Loop(folder, helper.cell(), other, replay=tmp_path / "a") as loop,
+        Loop(folder, helper.spec(), other, replay=tmp_path / "a") as loop,
         pytest.raises(ReplayError, match="the policy wrote another answer"),
     ):
         loop.step()
@@ -139,7 +139,7 @@ def test_lost_records_are_noticed(tmp_path):
     with pytest.raises(LoopError, match="5 of 6 attempts of step 0"):
         Loop(
             folder,
-            helper.cell(),
+            helper.spec(),
             helper.hooks(helper.ScriptedPolicy(folder)),
             resume=True,
         )
@@ -195,12 +195,12 @@ def test_arms_take_turns_under_equal_budgets(tmp_path):
         folder = tmp_path / arm
         folder.mkdir()
         hooks = helper.hooks(helper.ScriptedPolicy(folder))
-        loops.append(Loop(folder, helper.cell(arm), hooks, clock=clock))
+        loops.append(Loop(folder, helper.spec(arm), hooks, clock=clock))
     try:
         run(
             loops,
             Budget(seconds=60.0),
-            lambda loop, _: order.append(loop.cell.arm.name),
+            lambda loop, _: order.append(loop.spec.arm.name),
         )
         used = [loop.used() for loop in loops]
     finally:
@@ -237,9 +237,9 @@ def test_ten_thousand_attempts_are_taken_up_in_flat_memory(tmp_path):
                 name = f"{step}.{record['chain']}"
                 new = record | {"step": step, "run_id": name, "stdout": "x" * 1500}
                 file.write(json.dumps(new | {"parent": None}) + "\n")
-    accounts = Accounts(helper.cell(chains=100))
+    accounts = Accounts(helper.spec(chains=100))
     accounts.take(*next(by_step(target / "attempts.jsonl")))  # compiles
-    accounts = Accounts(helper.cell(chains=100))
+    accounts = Accounts(helper.spec(chains=100))
     with _traced() as held:
         for step, located in by_step(target / "attempts.jsonl"):
             accounts.take(step, located)
@@ -264,9 +264,9 @@ def test_steps_leave_nothing_behind(tmp_path, monkeypatch):
         return future
 
     protocol = dataclasses.replace(SOUND, buffer_capacity=60)
-    cell = helper.cell(chains=chains, protocol=protocol, rate={"window": 60})
+    spec = helper.spec(chains=chains, protocol=protocol, rate={"window": 60})
     policy = helper.ScriptedPolicy(tmp_path)
-    with Loop(tmp_path, cell, helper.hooks(policy, execute=execute)) as loop:
+    with Loop(tmp_path, spec, helper.hooks(policy, execute=execute)) as loop:
         loop.step()
         with _traced() as held:
             while loop.next_step <= marks[1]:

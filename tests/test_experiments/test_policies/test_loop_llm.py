@@ -65,7 +65,7 @@ def _steps(folder, params, until, *, resume=False, replay=None):
     try:
         hooks = helper.hooks(policy)
         with Loop(
-            folder, helper.cell(chains=4), hooks, resume=resume, replay=replay
+            folder, helper.spec(chains=4), hooks, resume=resume, replay=replay
         ) as loop:
             while loop.next_step < until:
                 loop.step()
@@ -119,8 +119,8 @@ def test_the_advantage_on_record_is_that_of_the_update(tmp_path, params, monkeyp
     policy = _policy(tmp_path, params)
     try:
         hooks = helper.hooks(policy, execute=execute)
-        cell = helper.cell("duration-weighted", chains=4)
-        with Loop(tmp_path, cell, hooks) as loop:
+        spec = helper.spec("duration-weighted", chains=4)
+        with Loop(tmp_path, spec, hooks) as loop:
             metrics = loop.step()
     finally:
         policy.close()
@@ -134,7 +134,7 @@ def test_the_advantage_on_record_is_that_of_the_update(tmp_path, params, monkeyp
 def test_a_critics_advantage_is_not_on_record(tmp_path, learning):
     protocol = dataclasses.replace(SOUND, learning=learning)
     hooks = helper.hooks(helper.ScriptedPolicy(tmp_path))
-    with Loop(tmp_path, helper.cell(protocol=protocol), hooks) as loop:
+    with Loop(tmp_path, helper.spec(protocol=protocol), hooks) as loop:
         assert "advantage" not in loop.step()
 
 
@@ -153,8 +153,8 @@ def test_scripts_of_a_group_start_before_the_next_group_is_sampled(tmp_path, par
 
     policy._answer, policy.learn = answer, lambda *_: {}
     hooks = helper.hooks(policy, execute=execute)
-    cell = helper.cell(chains=4, checkpoint_every=10)
-    with Loop(tmp_path, cell, hooks) as loop:
+    spec = helper.spec(chains=4, checkpoint_every=10)
+    with Loop(tmp_path, spec, hooks) as loop:
         loop.step()
     policy.close()
     assert events == [

@@ -55,8 +55,8 @@ def _begin(folder, time, *, stop_at=None, at_script=None, every=1, grade=None):
         return helper.grade(run)
 
     hooks = helper.hooks(Slow(folder, time), execute=execute, grade=grade or slow_grade)
-    cell = helper.cell("vanilla", chains=CHAINS, checkpoint_every=every)
-    return Loop(folder, cell, hooks, resume=True, clock=time)
+    spec = helper.spec("vanilla", chains=CHAINS, checkpoint_every=every)
+    return Loop(folder, spec, hooks, resume=True, clock=time)
 
 
 def _run(loop):
@@ -138,7 +138,7 @@ def test_an_update_that_failed_is_not_free(tmp_path, straight):
     time = Time()
     hooks = helper.hooks(Failing(folder, time))
     with (
-        Loop(folder, helper.cell("vanilla"), hooks, clock=time) as loop,
+        Loop(folder, helper.spec("vanilla"), hooks, clock=time) as loop,
         pytest.raises(LoopError, match="norm is inf"),
     ):
         loop.step()
@@ -159,9 +159,9 @@ def test_a_broken_sandbox_costs_its_answers_alone(tmp_path, straight):
         raise RuntimeError("the pool is closed")
 
     hooks = helper.hooks(Slow(folder, time), execute=broken)
-    cell = helper.cell("vanilla", chains=CHAINS)
+    spec = helper.spec("vanilla", chains=CHAINS)
     with (
-        Loop(folder, cell, hooks, clock=time) as loop,
+        Loop(folder, spec, hooks, clock=time) as loop,
         pytest.raises(LoopError, match="every attempt"),
     ):
         loop.step()

@@ -11,7 +11,8 @@ from experiments.records import rundir
 _TRY = """
 import sys
 from pathlib import Path
-from experiments import cli, rundir
+from experiments import cli
+from experiments.records import rundir
 try:
     with rundir.sole_writer(Path(sys.argv[1])):
         print("writing")

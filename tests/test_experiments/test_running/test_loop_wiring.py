@@ -9,10 +9,9 @@ from synthetic_helpers import shared_cache
 
 from experiments.config.arms import get_arm
 from experiments.config.protocol import SOUND
-from experiments.loop.accounts import Cell
 from experiments.loop.algorithm import Loop
-from experiments.loop.grade import Scoring
-from experiments.running.wiring import cell_config, make_hooks, script_limits
+from experiments.records.spec import RunSpec, Scoring, run_config
+from experiments.running.wiring import make_hooks, script_limits
 from rpg_tasks import Grader, prepare_task
 from sandbox_exec import Level, LocalPool
 
@@ -44,17 +43,17 @@ def data(tmp_path_factory):
 def test_a_run_through_everything(tmp_path, data):
     grader = Grader(data.task, data.answers, data.sample)
     limits = script_limits(data, grader, wall_s=60.0)
-    cell = Cell(
+    spec = RunSpec(
         arm=get_arm("rpg"),
         protocol=SOUND.__class__(chains=len(SCRIPTS)),
         scoring=Scoring(data.task, SOUND.rule, grader.baseline),
         limit_s=limits.wall_s,
     )
-    assert json.loads(json.dumps(cell_config(cell)))["baseline"] == grader.baseline
+    assert json.loads(json.dumps(run_config(spec)))["baseline"] == grader.baseline
     policy = Fixed(tmp_path, groups=1)
     with LocalPool(1, level=Level.POSIX, rerun_contended=False, calibrate=False) as p:
         hooks = make_hooks(policy, p, data, grader, limits, max_prompt_tokens=10_000)
-        with Loop(tmp_path, cell, hooks) as loop:
+        with Loop(tmp_path, spec, hooks) as loop:
             loop.step()
             second = loop.step()
     records = helper.records(tmp_path)[: len(SCRIPTS)]

@@ -1,0 +1,106 @@
+"""Sample: a prompt for each chain, and the policy's answers to them."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from experiments.config.errors import LoopError
+from experiments.loop.hooks import Hooks
+from experiments.loop.select import Entry
+from experiments.records.drafts import Drafts, Generation
+from experiments.records.ledger import read_at
+from experiments.records.phases import Phases
+from experiments.records.texts import Texts
+from rpg_tasks.prompts import Attempt
+
+
+class Asked(NamedTuple):
+    """What a chain was asked.
+
+    Attributes:
+        prompt: the text.
+        parent: the attempt that it shows; None under the base prompt.
+        script: the parent's script; None without a parent.
+    """
+
+    prompt: str
+    parent: Entry | None
+    script: str | None
+
+
+class Sampler:
+    """Asks the policy.
+
+    Args:
+        hooks: policy and prompts.
+        ledger: file of the attempts, where parents are read.
+        texts: scripts of the run.
+        drafts: answers kept from before a stop.
+    """
+
+    def __init__(self, hooks: Hooks, ledger: Path, texts: Texts, drafts: Drafts):
+        self._hooks, self._ledger = hooks, ledger
+        self._texts, self._drafts = texts, drafts
+
+    def ask(self, parents: Sequence[Entry | None]) -> list[Asked]:
+        """A prompt per chain; a parent that several chains share is described once."""
+        base = self._hooks.describe(None)
+        if base is None:
+            raise LoopError("the base prompt does not fit: raise --max-prompt-tokens")
+        known: dict[str, Asked] = {}
+        asked = []
+        for parent in parents:
+            if parent is None:
+                asked.append(Asked(base, None, None))
+                continue
+            if parent.run_id not in known:
+                previous = self._previous(parent)
+                prompt = self._hooks.describe(previous)
+                known[parent.run_id] = (
+                    Asked(base, None, None)
+                    if prompt is None
+                    else Asked(prompt, parent, previous.script)
+                )
+            asked.append(known[parent.run_id])
+        return asked
+
+    def _previous(self, parent: Entry) -> Attempt:
+        record = read_at(self._ledger, parent.offset)
+        texts = (record.get("stdout"), record.get("stderr"))
+        return Attempt(
+            script=self._texts.load(record["script_sha256"]),
+            seconds=record["execution_s"],
+            score=record["score"],
+            output="\n".join(text for text in texts if text),
+        )
+
+    def answers(
+        self, step: int, asked: Sequence[Asked], phases: Phases
+    ) -> Iterator[Generation]:
+        """Answers for every chain: those kept from before a stop, then new ones."""
+        missing = dict.fromkeys(range(len(asked)))
+        for generation in self._drafts.load(step):
+            if all(row in missing for row in generation.rows):
+                for row in generation.rows:
+                    del missing[row]
+                yield generation
+        if not missing:
+            return
+        rows = list(missing)
+        prompts = [asked[row].prompt for row in rows]
+        groups = self._hooks.policy.sample(step, rows, prompts)
+        while True:
+            with phases("sample"):
+                written = next(groups, None)
+                if written is not None:
+                    self._drafts.save(step, written)
+                    phases.mark()
+            if written is None:
+                break
+            for row in written.rows:
+                if row not in missing:
+                    raise LoopError(f"the policy answered chain {row} unasked")
+                del missing[row]
+            yield written
+        if missing:
+            raise LoopError(f"the policy left chains {list(missing)} without an answer")

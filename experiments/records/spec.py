@@ -1,0 +1,96 @@
+"""What one run is: task, arm, seed and what they share under a protocol."""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from experiments.config.arms import Arm
+from experiments.config.plain import to_plain
+from experiments.config.protocol import Protocol
+from experiments.config.reward_rule import RewardRule
+from experiments.records.rewards import attempt_reward
+from rpg_tasks.registry import Task
+
+
+@dataclasses.dataclass(frozen=True)
+class Scoring:
+    """What turns a score into a reward.
+
+    Attributes:
+        task: the task.
+        rule: the protocol's reward rule.
+        baseline: the sample submission's score on the same answers.
+        leaderboard: all teams' scores, for the paper's reward.
+    """
+
+    task: Task
+    rule: RewardRule
+    baseline: float | None = None
+    leaderboard: np.ndarray | None = None
+
+    def reward(self, score: float | None, best: float | None) -> tuple[float, float]:
+        """(reward, value): with and without the bonus for beating ``best``.
+
+        A failure has a value of 0: that is what it adds to a rate.
+        """
+        reward = self._reward(score, best)
+        return reward, 0.0 if score is None else self._reward(score, math.inf)
+
+    def _reward(self, score: float | None, best: float | None) -> float:
+        return attempt_reward(
+            self.rule,
+            self.task,
+            score,
+            best=best,
+            baseline=self.baseline,
+            leaderboard=self.leaderboard,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSpec:
+    """One run: a task, an arm and a seed under a protocol.
+
+    Attributes:
+        arm: its switches.
+        protocol: what all arms share.
+        scoring: task and reward.
+        seed: of the policy's sampling.
+        limit_s: wall limit of a script, seconds.
+        silence_s: when no script has finished for this long, what still runs counts as
+            lost; None allows four times the limit and two minutes.
+        checkpoint_every: steps between two checkpoints of the policy.
+    """
+
+    arm: Arm
+    protocol: Protocol
+    scoring: Scoring
+    seed: int = 0
+    limit_s: float = 600.0
+    silence_s: float | None = None
+    checkpoint_every: int = 1
+
+    @property
+    def name(self) -> str:
+        """Identifies the run among those of an experiment."""
+        return f"{self.scoring.task.short}-{self.arm.name}-s{self.seed}"
+
+    @property
+    def patience_s(self) -> float:
+        """``silence_s``, or its default."""
+        return self.silence_s or 4 * self.limit_s + 120.0
+
+
+def run_config(spec: RunSpec) -> dict[str, Any]:
+    """What identifies a run, for ``config.json``: plain types, nothing left out."""
+    return {
+        "task": spec.scoring.task.short,
+        "arm": to_plain(spec.arm),
+        "protocol": to_plain(spec.protocol),
+        "seed": spec.seed,
+        "limit_s": spec.limit_s,
+        "baseline": spec.scoring.baseline,
+        "leaderboard": spec.scoring.leaderboard is not None,
+    }
