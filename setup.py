@@ -72,7 +72,12 @@ setup(
         "rpg_jax": ["py.typed"],
         "rpg_jax.llm": ["tiny/*"],
         "sandbox_exec": ["py.typed"],
-        "rpg_tasks": ["py.typed", "tasks.toml", "prompts/templates/*"],
+        "rpg_tasks": [
+            "py.typed",
+            "tasks/*/*.toml",
+            "tasks/*/*.py",
+            "prompts/templates/*",
+        ],
     },
     entry_points={
         "console_scripts": [

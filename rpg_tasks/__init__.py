@@ -16,6 +16,7 @@ _HOME = {
     "get_task": "registry",
     "load_tasks": "registry",
     "register_task_folder": "registry",
+    "task_folder": "registry",
     "Grade": "grading",
     "Grader": "grading",
     "grade": "grading",

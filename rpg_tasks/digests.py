@@ -9,6 +9,9 @@ from pathlib import Path
 from rpg_tasks.registry import get_task
 from rpg_tasks.task import Task
 
+# What a folder may hold that makes no data: compiled code, a policy's menus.
+_NO_DATA = {"__pycache__", "menu.toml"}
+
 
 def _digest(paths: list[Path], base: Path) -> bytes:
     digest = hashlib.sha256()
@@ -28,7 +31,7 @@ def _shared_digest() -> bytes:
 @functools.cache
 def _folder_digest(folder: Path) -> bytes:
     files = [path for path in folder.rglob("*") if path.is_file()]
-    return _digest([p for p in files if "__pycache__" not in p.parts], folder)
+    return _digest([p for p in files if not _NO_DATA.intersection(p.parts)], folder)
 
 
 def data_version(task: Task | str) -> str:

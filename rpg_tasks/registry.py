@@ -27,6 +27,7 @@ __all__ = [
     "get_task",
     "load_tasks",
     "register_task_folder",
+    "task_folder",
     "task_folders",
 ]
 
@@ -144,3 +145,15 @@ def get_task(name: str | Task) -> Task:
         else f"the tasks are: {', '.join(tasks)}"
     )
     raise TaskError(f"there is no task {name!r}: {hint}")
+
+
+def task_folder(name: str | Task) -> Path:
+    """The folder of a task, with its ``task.toml`` and ``data.py``.
+
+    Args:
+        name: as for ``get_task``.
+
+    Raises:
+        TaskError: no such task.
+    """
+    return get_task(name).folder

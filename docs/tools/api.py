@@ -44,9 +44,10 @@ CONTENT: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         (),
     ),
     "rpg_tasks": (
-        "The 22 tasks: registry, data, graders, scores and prompts. The names of the "
+        "Tasks: registry, data, graders, scores, prompts, and the kit that a task's "
+        "`data.py` is made of. The names of the "
         "package itself are in `rpg_tasks` and load on first use.",
-        ("rpg_tasks", "rpg_tasks.prompts"),
+        ("rpg_tasks", "rpg_tasks.prompts", "rpg_tasks.kit"),
         (),
     ),
     "bandit": (
