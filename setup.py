@@ -1,9 +1,9 @@
 """Packaging of rpg_jax, sandbox_exec and rpg_tasks.
 
-``bandit``, ``experiments`` and ``benchmarks`` stay out of the wheel: the first two names
-are taken on PyPI (a security linter and an experiment tracker), and a wheel that shipped
-them would overwrite those packages. They run from a checkout or from the unpacked sdist,
-with ``python -m``.
+``bandit``, ``experiments`` and ``benchmarks`` stay out of the wheel: the first two
+names are taken on PyPI (a security linter and an experiment tracker), and a wheel that
+shipped them would overwrite those packages. They run from a checkout or from the
+unpacked sdist, with ``python -m``.
 """
 
 from pathlib import Path

@@ -128,7 +128,7 @@ def fidelity(repeats: int, scale: int, load: str) -> list[dict]:
     with LocalPool(slots, calibrate=False, rerun_contended=False) as pool:
 
         def batch(count: int) -> list:
-            jobs = [replace(job, run_id=None) for _ in range(count)]
+            jobs = [replace(job, run_id="") for _ in range(count)]
             return [f.result() for f in [pool.submit(one) for one in jobs]]
 
         batch(slots)  # warm the page cache

@@ -19,7 +19,7 @@ from experiments.config.presets import TINY
 from experiments.config.protocol import SOUND
 from experiments.policies.base import Signals
 from experiments.policies.llm import LLMOptions, LLMPolicy, ppo_hyper
-from experiments.teaching.writing import parses
+from experiments.teaching.writer import parses
 from rpg_jax.llm import load_pretrained, load_tokenizer
 from rpg_tasks import prepare_task
 from rpg_tasks.prompts import NoScript, extract_script, prompt

@@ -1,4 +1,4 @@
-"""Teach the embedded policy to write scripts: corpus, tokenizer, training, weights.
+"""Teach the embedded policy to write scripts: examples, tokenizer, training, weights.
 
     python -m experiments.pretrain                       # under an hour on two cores
     python -m experiments.pretrain --smoke               # all steps in a minute
@@ -6,20 +6,26 @@
     python -m experiments.pretrain --init=tiny           # learn changed scripts anew
 
 The folder's model/ is what --model=FOLDER reads. Copied to rpg_jax/llm/tiny it is the
-embedded policy, --model=tiny.
+embedded policy, --model=tiny. The work is done by ``experiments.teaching.pretrain``.
 """
+
+from __future__ import annotations
 
 import dataclasses
 import math
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from experiments import cli
 from experiments.cli import DRY_RUN, OUT, RESUME, SEED
 from experiments.records import rundir
+
+if TYPE_CHECKING:  # JAX is slow to import
+    from experiments.teaching.pretrain import PlanSample
+    from experiments.teaching.training import PretrainSettings
 
 STEPS = flags.DEFINE_integer("steps", None, "Updates; by default 1,100.", lower_bound=1)
 TOKENS = flags.DEFINE_integer(
@@ -42,122 +48,57 @@ for _name in ("seed", "out", "resume", "dry_run"):
     flags.declare_key_flag(_name)
 
 
-def _settings() -> Any:
-    from experiments.teaching.teach import REFRESH
-    from experiments.teaching.training import SMOKE as SMALL
-    from experiments.teaching.training import Settings, start_digest, start_model
+def _settings() -> PretrainSettings:
+    from experiments.teaching.pretrain import make_settings
+    from experiments.teaching.tiny_model import TrainingError
+    from rpg_jax.llm import CheckpointError
 
-    settings = SMALL if SMOKE.value else Settings()
     if not math.isfinite(SHARPEN.value):
         raise cli.UsageError(f"--sharpen={SHARPEN.value}: must be finite")
-    if INIT.value is not None:
-        start = start_digest(start_model(INIT.value))
-        settings = dataclasses.replace(settings, recipe=REFRESH, start=start)
-    if STEPS.value is not None:
-        recipe = dataclasses.replace(settings.recipe, steps=STEPS.value)
-        settings = dataclasses.replace(settings, recipe=recipe)
-    if TOKENS.present:
-        settings = dataclasses.replace(settings, tokens=TOKENS.value)
-    return dataclasses.replace(settings, seed=SEED.value, sharpen=SHARPEN.value)
+    try:
+        return make_settings(
+            smoke=SMOKE.value,
+            init=INIT.value,
+            steps=STEPS.value,
+            tokens=TOKENS.value if TOKENS.present else None,
+            sharpen=SHARPEN.value,
+            seed=SEED.value,
+        )
+    except (TrainingError, CheckpointError) as error:
+        raise cli.UsageError(f"--init={INIT.value}: {error}") from None
 
 
-def _train(run: Any) -> None:
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
+def _run(folder: Path, settings: PretrainSettings) -> None:
+    from experiments.teaching.pretrain import pretrain
+    from experiments.teaching.tiny_model import start_model
+
+    start = None if INIT.value is None else start_model(INIT.value)
+    done = pretrain(folder, settings, start=start, cache_dir=CACHE_DIR.value)
+    _show(done.samples)
+    print(
+        f"held-out loss {done.held_out_loss:.4f} nats per token of answers and of the "
+        f"scripts that prompts show; model in {done.model}"
     )
 
-    total = run.settings.recipe.steps
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    terminal = sys.stderr.isatty()
-    with Progress(*columns, disable=not terminal) as bar:
-        line = bar.add_task("compiling", total=total, completed=run.step)
-        recent: list[float] = []
 
-        def on_step(step: int, row: dict[str, float]) -> None:
-            recent.append(row["answer_loss"])
-            mean = sum(recent[-20:]) / len(recent[-20:])
-            words = f"answers {mean:.3f} nats/token"
-            bar.update(line, completed=step, description=words)
-            if not terminal and (step % 20 == 0 or step == total):
-                print(f"step {step} of {total}: {words}", flush=True)
-
-        run.run(on_step)
-
-
-def _samples(folder: Path, data: Any, number: int = 4) -> None:
-    """What the model writes for a few tasks, without running it."""
+def _show(samples: list[PlanSample]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from experiments.teaching.writing import Writer, parses
-
-    writer = Writer.load(folder)
     table = Table("task", "parses", "first line of the plan", title="Samples")
-    for source in data[:: max(len(data) // number, 1)][:number]:
-        prompt = writer.base_prompt(source)
-        for answer in writer.write([prompt] * 2, seed=0):
-            script = answer.script
-            table.add_row(
-                source.task.short,
-                "no" if script is None or not parses(script) else "yes",
-                answer.text.strip().splitlines()[0][:60] if answer.text.strip() else "",
-            )
+    for sample in samples:
+        table.add_row(sample.task, "yes" if sample.parses else "no", sample.plan[:60])
     Console().print(table)
-
-
-def _run(folder: Path, settings: Any) -> None:
-    """Trains, exports and shows samples."""
-    from experiments.teaching.training import Training, start_model
-    from rpg_jax.llm import count_parameters
-    from rpg_tasks import load_tasks, prepare_task
-
-    tasks = settings.tasks or tuple(load_tasks())
-    print(f"preparing the synthetic data of {len(tasks)} tasks", flush=True)
-    data = [
-        prepare_task(short, data="synthetic", cache_dir=CACHE_DIR.value)
-        for short in tasks
-    ]
-    start = None if INIT.value is None else start_model(INIT.value)
-    run = Training(folder, data, settings, start=start)
-    try:
-        print(
-            f"{count_parameters(run.config):,} parameters, "
-            f"{settings.recipe.steps} updates of {settings.tokens} tokens, from "
-            f"update {run.step}; folder {folder}",
-            flush=True,
-        )
-        _train(run)
-        loss = run.held_out_loss()
-        model = run.export()
-    finally:
-        run.close()
-    (folder / "held_out.txt").write_text(f"{loss:.4f}\n", encoding="utf-8")
-    _samples(model, data)
-    print(
-        f"held-out loss {loss:.4f} nats per token of answers and of the scripts that "
-        f"prompts show; model in {model}"
-    )
 
 
 def main() -> int:
     """Checks the flags and runs."""
-    from experiments.teaching.training import TrainingError
+    from experiments.menus.task_menu import MenuError
+    from experiments.teaching.tiny_model import TrainingError
     from rpg_jax.llm import CheckpointError
     from rpg_tasks import TaskError
 
-    try:
-        settings = _settings()
-    except (TrainingError, CheckpointError) as error:
-        raise cli.UsageError(str(error)) from None
+    settings = _settings()
     if DRY_RUN.value:
         print(settings)
         return 0
@@ -172,7 +113,7 @@ def main() -> int:
     except TrainingError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except (TaskError, CheckpointError) as error:
+    except (TaskError, CheckpointError, MenuError) as error:
         raise cli.UsageError(str(error)) from error
     except OSError as error:
         print(f"error: {folder}: {error.strerror or error}", file=sys.stderr)

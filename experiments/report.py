@@ -31,7 +31,7 @@ def main(folders: Sequence[str]) -> int:
         )
     from experiments.config.errors import LedgerError
     from experiments.reporting.build import build
-    from experiments.reporting.load import ReportError
+    from experiments.reporting.runs import ReportError
     from experiments.reporting.terminal import show, working
 
     try:
@@ -48,7 +48,8 @@ def main(folders: Sequence[str]) -> int:
 
 def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """(folders, command line without them)."""
-    folders, rest = [], [argv[0]]
+    folders: list[str] = []
+    rest = [argv[0]]
     takes_value = False
     for at, word in enumerate(argv[1:], start=1):
         if word == "--":

@@ -5,19 +5,26 @@
 
 Every task's scripts are sampled, run in the sandbox on the small synthetic data and
 graded. The folder holds samples.jsonl (every script), result.csv, README.md, a figure.
+The work is done by ``experiments.teaching.survey``.
 """
 
+from __future__ import annotations
+
+import functools
 import json
 import sys
-import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
 from experiments import cli
 from experiments.cli import DRY_RUN, OUT, RESUME, SEED
 from experiments.records import rundir
+
+if TYPE_CHECKING:  # JAX is slow to import
+    from experiments.teaching.survey_summary import Sample
+    from sandbox_exec.runner import Engine
 
 MODEL = flags.DEFINE_string("model", "tiny", "Policy: a name or a model folder.")
 TASKS = flags.DEFINE_list("task", ["all"], "Tasks by name, or all.")
@@ -59,7 +66,7 @@ def _reference_folder() -> Path:
     return Path(__file__).parent.parent / "tests" / "reference_scripts"
 
 
-def _engine() -> Any:
+def _engine() -> Engine:
     """Our own model's scripts run anywhere; a stranger's need a boundary."""
     from experiments.config.parse import isolation_of
     from experiments.running.machine import prepare_engine
@@ -68,61 +75,46 @@ def _engine() -> Any:
     return prepare_engine(least)
 
 
-def _survey(folder: Path, config: dict[str, Any], engine: Any) -> None:
+def _survey(folder: Path, config: dict[str, Any], engine: Engine) -> None:
     from rich.console import Console
 
     from experiments.teaching import survey_report
-    from experiments.teaching.run import run_scripts
-    from experiments.teaching.survey import Sample, summarise, survey_task
-    from experiments.teaching.writing import Writer
-    from rpg_tasks import prepare_task
+    from experiments.teaching.survey import Survey, survey_tasks
+    from experiments.teaching.writer import Writer
     from sandbox_exec import LocalPool
     from sandbox_exec.slots import available_cores
 
     console = Console()
-    known = survey_report.read(folder)
-    writer = Writer.load(MODEL.value)
+    say = functools.partial(console.print, highlight=False, markup=False)
     # The policy waits while scripts run, so that every core can have its slot.
     cores = available_cores()
     with LocalPool(slots=len(cores), cores=cores, engine=engine) as pool:
-        for task in config["tasks"]:
-            if task in known.tasks:
-                continue
-            data = prepare_task(task, data="synthetic", cache_dir=CACHE_DIR.value)
-            begin = time.monotonic()
-
-            def shown(sample: Sample, task: str = task) -> None:
-                console.print(
-                    f"  {task} {sample.kind}: {sample.status} "
-                    f"{'' if sample.gain is None else f'gain {sample.gain:.3f} '}"
-                    f"{sample.wall_s:.1f} s {sample.reason[:60]}",
-                    highlight=False,
-                    markup=False,
-                )
-
-            samples = survey_task(
-                writer,
-                pool,
-                data,
-                samples=config["samples"],
-                seed=config["seed"],
-                wall_s=config["wall_limit_s"],
-                progress=shown,
-            )
-            script = _reference_folder() / task / "cheap.py"
-            cheap = None
-            if script.exists():
-                text = script.read_text(encoding="utf-8")
-                (outcome,) = run_scripts(pool, data, [text])
-                cheap = outcome.gain
-            known = survey_report.append(folder, samples, task, cheap)
-            console.print(
-                f"{task}: {summarise(task, samples).valid:.0%} valid, "
-                f"{time.monotonic() - begin:.0f} s",
-                highlight=False,
-            )
+        survey = Survey(
+            Writer.load(MODEL.value),
+            pool,
+            samples=config["samples"],
+            seed=config["seed"],
+            wall_s=config["wall_limit_s"],
+            progress=lambda sample: say(_line(sample)),
+        )
+        known = survey_tasks(
+            folder,
+            survey,
+            config["tasks"],
+            reference=_reference_folder(),
+            cache_dir=CACHE_DIR.value,
+            say=say,
+        )
     survey_report.write(folder, known)
     console.print(survey_report.table(known))
+
+
+def _line(sample: Sample) -> str:
+    gain = "" if sample.gain is None else f"gain {sample.gain:.3f} "
+    return (
+        f"  {sample.task} {sample.kind}: {sample.status} {gain}{sample.wall_s:.1f} s "
+        f"{sample.reason[:60]}"
+    )
 
 
 def main() -> int:

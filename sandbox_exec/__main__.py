@@ -1,4 +1,4 @@
-"""``python -m sandbox_exec doctor|run|attack``."""
+"""Run untrusted scripts contained: what this machine holds, one script, attacks."""
 
 import argparse
 import json
@@ -10,11 +10,12 @@ from .limits import Level, Limits
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command of ``sys.argv`` (or `argv`); returns the exit code."""
     parser = _parser()
     options = parser.parse_args(argv)
     try:
-        return options.command(options)
+        code: int = options.command(options)
+        return code
     except (SandboxError, OSError, ValueError) as error:
         print(f"sandbox_exec: {error}", file=sys.stderr)
         return 2
@@ -23,8 +24,14 @@ def main(argv: list[str] | None = None) -> int:
         return 130
 
 
+def _name() -> str:
+    """As it was called: the installed script, or this module."""
+    called = Path(sys.argv[0]).name
+    return "rpg-sandbox" if called == "rpg-sandbox" else "python -m sandbox_exec"
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m sandbox_exec", description=__doc__)
+    parser = argparse.ArgumentParser(prog=_name(), description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="doctor|run|attack")
 
     doctor = commands.add_parser("doctor", help="what this machine holds, by trying it")
@@ -65,6 +72,11 @@ def _parser() -> argparse.ArgumentParser:
     attack.add_argument("--level", default="full", help="level to attack, or 'naive'")
     attack.add_argument("--corpus", type=Path, help="folder of attacks.json")
     attack.add_argument("--only", help="comma-separated ids")
+    attack.add_argument(
+        "--really",
+        action="store_true",
+        help="below NAMESPACES: run attacks that are not the project's, caged",
+    )
     attack.add_argument("--json", action="store_true", help="machine-readable")
     attack.set_defaults(command=_attack)
     return parser
@@ -130,7 +142,11 @@ def _attack(options: argparse.Namespace) -> int:
 
     only = options.only.split(",") if options.only else None
     return attack.main(
-        options.level, corpus=options.corpus, only=only, as_json=options.json
+        options.level,
+        corpus=options.corpus,
+        only=only,
+        as_json=options.json,
+        really=options.really,
     )
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from dataclasses import dataclass, field, replace
+from types import TracebackType
 
 from .calibrate import calibration_ratio
 from .household import HOUSEHOLD
@@ -58,7 +59,7 @@ class LocalPool:
         *,
         require: Level | str = Level.NAMESPACES,
         level: Level | str | None = None,
-        python: str | os.PathLike | None = None,
+        python: str | os.PathLike[str] | None = None,
         cores: tuple[int, ...] | None = None,
         gpus: tuple[int, ...] = (),
         rerun_contended: bool = True,
@@ -134,7 +135,7 @@ class LocalPool:
             if job.run_id in self._tasks:
                 raise ValueError(
                     f"run_id {job.run_id} is still in the pool; for one more run of "
-                    "the same script use dataclasses.replace(job, run_id=None)"
+                    "the same script use dataclasses.replace(job, run_id='')"
                 )
             self._tasks[job.run_id] = task
             task.future.add_done_callback(lambda _: self._forget(task))
@@ -191,7 +192,12 @@ class LocalPool:
     def __enter__(self) -> "LocalPool":
         return self
 
-    def __exit__(self, kind, value, trace) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close(wait=kind is None)
 
     def _forget(self, task: _Task) -> None:

@@ -1,16 +1,20 @@
-"""The corpus that the embedded policy is taught: scripts drawn from menus."""
+"""What the scripts of the small policies are made of: recipes, menus, their grammar."""
 
-from experiments.menus.generate import Draft, Example, draw, edit, generate
-from experiments.menus.menu import Option, Pick, Recipe, recipes
+from experiments.menus.menu import Menu, NotOfTheMenu
+from experiments.menus.recipe import ChosenScript, Option, Pick, Recipe, draw_script
+from experiments.menus.task_menu import MenuError, NoMenu, draw, has_menu, recipes
 
 __all__ = [
-    "Draft",
-    "Example",
+    "ChosenScript",
+    "Menu",
+    "MenuError",
+    "NoMenu",
+    "NotOfTheMenu",
     "Option",
     "Pick",
     "Recipe",
     "draw",
-    "edit",
-    "generate",
+    "draw_script",
+    "has_menu",
     "recipes",
 ]

@@ -1,272 +1,217 @@
-"""Menus: what a script may be made of, read from ``menus/*.toml``.
+"""A task's menu as texts: what a policy that chooses writes, a line per part.
 
-A recipe is an ordered list of slots (load, rows, features, model, ...), a slot is a
-list of options, an option is a few lines of code with ``$parameters`` and the values
-these may take. One draw picks an option per slot and a value per parameter; the script
-is the code of the slots, one after the other.
+    form: model
+    rows: fraction frac=0.5 seed=1
+    model: logistic C=0.2 steps=100
 
-Libraries that every script needs are imported at its top, the others right where they
-are used, as in a notebook: what a small model writes at one place then depends on that
-place, and an edit of one step touches that step alone.
-
-Nothing in a menu says which choice scores well: options are drawn with weights that are
-set for variety and for a spread of costs, and parameter values uniformly.
+The parts, their options and values are those of the recipes; a part with nothing to
+choose has no line. Lines and script say the same thing: a script begins with its
+lines as a comment, so that an improve prompt can show the choices of any script, also
+after a resume.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
+import itertools
 import re
-import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
-from string import Template
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
-import numpy as np
+from experiments.menus.recipe import (
+    ChosenScript,
+    Option,
+    Pick,
+    Recipe,
+    answer_text,
+)
 
-MENUS = Path(__file__).with_name("data")
+FORM = "form"
+
+_T = TypeVar("_T")
+
+
+class NotOfTheMenu(ValueError):
+    """A text that no choices of a menu give."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Option:
-    """One way to fill a slot.
+class LabelledOption:
+    """One way to fill a part, with the words that a line has for it.
 
     Attributes:
-        name: unique within its slot.
-        code: lines of Python with ``$parameter`` and ``$variable`` of the task.
-        words: how a plan names it, same placeholders; empty when not worth a word.
-        domains: parameter -> values as they stand in the code.
-        weight: relative frequency of a draw.
+        option: of the recipe.
+        values: parameter -> label -> value as it stands in the code; only parameters
+            with more than one value.
     """
 
-    name: str
-    code: str
-    words: str
-    domains: Mapping[str, tuple[str, ...]]
-    weight: float = 1.0
+    option: Option
+    values: Mapping[str, Mapping[str, str]]
+
+    def pick(self, labels: Mapping[str, str]) -> Pick:
+        """The recipe's pick; ``labels`` by parameter.
+
+        Raises:
+            NotOfTheMenu: other parameters, or a value that there is not.
+        """
+        if list(labels) != list(self.values):
+            raise NotOfTheMenu(
+                f"{self.option.name} takes {', '.join(self.values) or 'no parameter'}, "
+                f"not {', '.join(labels) or 'none'}"
+            )
+        chosen = []
+        for name, domain in self.option.domains.items():
+            value = domain[0]
+            if name in labels:
+                if labels[name] not in self.values[name]:
+                    raise NotOfTheMenu(f"{name}={labels[name]} is not on the menu")
+                value = self.values[name][labels[name]]
+            chosen.append((name, value))
+        return Pick(self.option.name, tuple(chosen))
 
 
-@dataclasses.dataclass(frozen=True)
-class Pick:
-    """A drawn option and the values of its parameters."""
-
-    option: str
-    values: tuple[tuple[str, str], ...] = ()
+Parts = Mapping[str, Mapping[str, LabelledOption]]  # slot -> label -> choice
 
 
-Choices = Mapping[str, Pick]
+class Menu:
+    """All scripts of one task, as texts.
 
-
-@dataclasses.dataclass(frozen=True)
-class Recipe:
-    """All scripts of one form for one task.
+    Args:
+        forms: the task's recipes.
 
     Attributes:
-        name: "model" (something is fitted), "constant" (nothing is), ...
-        slots: slot -> options, in the order of the script.
-        variables: placeholders that the task fixes.
-        weight: relative frequency of this form.
-    """
-
-    name: str
-    slots: Mapping[str, tuple[Option, ...]]
-    variables: Mapping[str, str]
-    weight: float
-
-    def draw(self, rng: np.random.Generator) -> dict[str, Pick]:
-        """One option per slot and one value per parameter."""
-        return {slot: draw_option(rng, options) for slot, options in self.slots.items()}
-
-    def option(self, slot: str, pick: Pick) -> Option:
-        """The option that a pick names."""
-        return next(o for o in self.slots[slot] if o.name == pick.option)
-
-    def render(self, choices: Choices) -> str:
-        """The script of these choices."""
-        blocks = []
-        for slot, pick in choices.items():
-            code = self._fill(self.option(slot, pick).code, pick)
-            if code.strip():
-                blocks.append(code.strip("\n"))
-        top = header()
-        body = spaced("\n".join(with_imports(blocks)))
-        return f"{top}\n\n{body}\n"
-
-    def words(self, slot: str, pick: Pick) -> str:
-        """How a plan names this pick; may be empty."""
-        return self._fill(self.option(slot, pick).words, pick)
-
-    def _fill(self, text: str, pick: Pick) -> str:
-        # Values may name task variables themselves (paths, columns).
-        values = dict(self.variables)
-        for name, value in pick.values:
-            fixed = "$" not in value
-            values[name] = value if fixed else Template(value).substitute(values)
-        return Template(text).substitute(values) if "$" in text else text
-
-
-def spaced(body: str) -> str:
-    """Two blank lines around top-level functions, one before a step's imports."""
-    lines: list[str] = []
-    inside = False
-    for line in body.split("\n"):
-        if not line:
-            continue
-        starts = line.startswith("def ")
-        # A closing bracket at the margin belongs to the statement above it.
-        leaves = inside and line[0] not in " #)]}"
-        if lines and (starts or leaves):
-            lines += ["", ""]
-        elif lines and _imports(line) and not _imports(lines[-1]):
-            lines.append("")
-        inside = starts or (inside and not leaves)
-        lines.append(line)
-    return "\n".join(lines)
-
-
-def _imports(line: str) -> bool:
-    return line.startswith(("from ", "import "))
-
-
-def draw_option(rng: np.random.Generator, options: Sequence[Option]) -> Pick:
-    """An option by weight, its parameters uniformly."""
-    weights = np.array([option.weight for option in options], float)
-    option = options[int(rng.choice(len(options), p=weights / weights.sum()))]
-    return Pick(
-        option.name,
-        tuple((k, v[int(rng.integers(len(v)))]) for k, v in option.domains.items()),
-    )
-
-
-# --- imports ------------------------------------------------------------------------
-
-
-# What is called or has an attribute read; columns may bear the same names.
-_USED = re.compile(r"(?<![.\w\"'])[A-Za-z_]\w*(?=[(.])")
-
-
-def header() -> str:
-    """Imports at the top of every script."""
-    return "\n".join(_read("imports")["top"].values())
-
-
-def with_imports(blocks: Sequence[str]) -> list[str]:
-    """Each statement under the imports that it is the first to need, as in a notebook.
-
-    A block that begins with spaces goes on with a function; what is imported there is
-    not known after the function.
-    """
-    known: set[str] = set()
-    inside: set[str] = set()
-    found = []
-    for block in blocks:
-        indent = block[: len(block) - len(block.lstrip(" "))]
-        if not indent:
-            inside = set()
-        lines = []
-        for statement in _statements(block, indent):
-            names = set(_USED.findall(statement)) - known - inside
-            (inside if indent else known).update(names)
-            lines += [f"{indent}{line}" for line in _import_lines(names)]
-            lines.append(statement)
-        found.append("\n".join(lines))
-    return found
-
-
-_GOES_ON = re.compile(r"[)\]}]|(else|elif|except|finally)\b")
-
-
-def _statements(block: str, indent: str) -> list[str]:
-    """The statements of a block with their bodies."""
-    found: list[str] = []
-    for line in block.split("\n"):
-        text = line.removeprefix(indent)
-        starts = text[:1] not in ("", " ") and not _GOES_ON.match(text)
-        if starts or not found:
-            found.append(line)
-        else:
-            found[-1] += "\n" + line
-    return found
-
-
-def _import_lines(names: Collection[str]) -> list[str]:
-    table = _read("imports")
-    lines = [line for name, line in table["plain"].items() if name in names]
-    for module, members in sorted(table["from"].items()):
-        if used := sorted(set(names) & set(members)):
-            lines += _from_line(module, used).split("\n")
-    return lines
-
-
-def _from_line(module: str, names: list[str]) -> str:
-    line = f"from {module} import {', '.join(names)}"
-    if len(line) <= 88:
-        return line
-    return f"from {module} import (\n" + "".join(f"    {n},\n" for n in names) + ")"
-
-
-# --- reading ------------------------------------------------------------------------
-
-
-@functools.cache
-def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads((MENUS / f"{name}.toml").read_text("utf-8"))
-
-
-@functools.cache
-def menu(name: str) -> Mapping[str, tuple[Option, ...]]:
-    """The slots of one menu file: ``[slot.option]`` tables, options named the same."""
-    return {
-        slot: tuple(_option(f"{slot}.{n}", row) for n, row in options.items())
-        for slot, options in _read(name).items()
-    }
-
-
-def _option(name: str, row: Mapping[str, Any]) -> Option:
-    unknown = set(row) - {"code", "words", "values", "weight"}
-    if unknown:
-        raise ValueError(f"option {name}: unknown keys {sorted(unknown)}")
-    return Option(
-        name=name,
-        code=row.get("code", ""),
-        words=row.get("words", ""),
-        domains={k: tuple(map(str, v)) for k, v in row.get("values", {}).items()},
-        weight=float(row.get("weight", 1.0)),
-    )
-
-
-@functools.cache
-def recipes(task: str) -> tuple[Recipe, ...]:
-    """The forms of script for one task, from its row in ``menus/tasks.toml``.
+        forms: name -> recipe.
+        parts: name of a form -> the parts that have something to choose.
 
     Raises:
-        KeyError: the task has no row.
+        ValueError: two forms, options or values would read the same.
     """
-    row = _read("tasks")[task]
-    found = []
-    for form, parts in row["forms"].items():
-        slots = {}
-        for slot, source in parts.items():
-            if slot == "weight":
-                continue
-            options: list[Option] = []
-            for name in [source] if isinstance(source, str) else source:
-                file, _, key = name.partition(".")
-                options += menu(file)[key]
-            slots[slot] = tuple(_adapted(row, options))
-        found.append(
-            Recipe(form, slots, row.get("variables", {}), parts.get("weight", 1.0))
+
+    def __init__(self, forms: Sequence[Recipe]):
+        self.forms = _unique((form.name, form) for form in forms)
+        self.parts = {name: _parts(form) for name, form in self.forms.items()}
+
+    def text(self, chosen: ChosenScript) -> str:
+        """The lines of a script's choices."""
+        lines = [f"{FORM}: {chosen.recipe.name}"]
+        for slot, choices in self.parts[chosen.recipe.name].items():
+            pick = chosen.choices[slot]
+            label, choice = next(
+                (k, c) for k, c in choices.items() if c.option.name == pick.option
+            )
+            given = dict(pick.values)
+            words = [
+                f"{name}={_label_of(values, given[name])}"
+                for name, values in choice.values.items()
+            ]
+            lines.append(f"{slot}: {' '.join([label, *words])}")
+        return "\n".join(lines)
+
+    def parse(self, text: str) -> ChosenScript:
+        """The choices of these lines.
+
+        Raises:
+            NotOfTheMenu: the menu has no such lines.
+        """
+        pairs = [_split(line) for line in text.strip().split("\n")]
+        (head, name), rest = pairs[0], pairs[1:]
+        if head != FORM or name not in self.forms:
+            raise NotOfTheMenu(f"the first line is not '{FORM}: ...'")
+        recipe, parts = self.forms[name], self.parts[name]
+        if [slot for slot, _ in rest] != list(parts):
+            raise NotOfTheMenu(f"the parts are {', '.join(parts)}, in this order")
+        picks = {slot: _pick(parts[slot], words) for slot, words in rest}
+        return ChosenScript(
+            recipe,
+            {
+                slot: picks[slot] if slot in picks else _only(options)
+                for slot, options in recipe.slots.items()
+            },
         )
-    return tuple(found)
+
+    def script(self, chosen: ChosenScript) -> str:
+        """The recipe's script under a comment that holds the lines."""
+        lines = self.text(chosen).split("\n")
+        return "".join(f"# {line}\n" for line in lines) + f"\n{chosen.script}"
+
+    def recover(self, script: str) -> ChosenScript:
+        """The choices that a script was rendered from.
+
+        Raises:
+            NotOfTheMenu: it was not rendered from this menu.
+        """
+        head = itertools.takewhile(lambda s: s.startswith("# "), script.split("\n"))
+        return self.parse("\n".join(line[2:] for line in head))
+
+    def answer(self, text: str) -> str:
+        """Lines -> the whole answer: a plan and one fenced script.
+
+        A text that is not of the menu stays as it is: an answer without a script.
+        """
+        try:
+            chosen = self.parse(text)
+        except NotOfTheMenu:
+            return text
+        return answer_text(chosen.plan, self.script(chosen))
 
 
-def _adapted(row: Mapping[str, Any], options: list[Option]) -> Iterator[Option]:
-    """The options that a task allows, with its own values where it has some."""
-    for option in options:
-        if option.name in row.get("drop", ()):
-            continue
-        own = row.get("values", {}).get(option.name, {})
-        own = {k: tuple(map(str, v)) for k, v in own.items()}
-        yield dataclasses.replace(option, domains={**option.domains, **own})
+def _parts(recipe: Recipe) -> Parts:
+    """What of a recipe is to be chosen."""
+    parts = {}
+    for slot, options in recipe.slots.items():
+        short = [option.name.rpartition(".")[2] for option in options]
+        # Where two menus share a slot, their names alone tell options apart.
+        distinct = len(set(short)) == len(short)
+        names = short if distinct else [option.name for option in options]
+        choices = _unique(zip(names, map(_choice, options), strict=True))
+        if len(choices) > 1 or any(c.values for c in choices.values()):
+            parts[slot] = choices
+    return parts
+
+
+def _choice(option: Option) -> LabelledOption:
+    values = {}
+    for name, domain in option.domains.items():
+        # A value that is listed twice is a likelier draw, not another value.
+        distinct = tuple(dict.fromkeys(domain))
+        if len(distinct) > 1:
+            values[name] = _unique((label(value), value) for value in distinct)
+    return LabelledOption(option, values)
+
+
+def label(value: str) -> str:
+    """How a line names a value: its words and numbers, without quotes and spaces."""
+    return ",".join(re.findall(r"[\w.|^-]+", value)) or "plain"
+
+
+def _unique(pairs: Iterable[tuple[str, _T]]) -> dict[str, _T]:
+    found: dict[str, _T] = {}
+    for name, item in pairs:
+        if name in found or re.search(r"[\s=:]", name):
+            raise ValueError(f"a menu cannot name {name!r}: it is taken or unreadable")
+        found[name] = item
+    return found
+
+
+def _label_of(values: Mapping[str, str], wanted: str) -> str:
+    return next(name for name, value in values.items() if value == wanted)
+
+
+def _only(options: Sequence[Option]) -> Pick:
+    option = options[0]
+    return Pick(option.name, tuple((k, v[0]) for k, v in option.domains.items()))
+
+
+def _split(line: str) -> tuple[str, str]:
+    name, colon, rest = line.partition(": ")
+    if not colon:
+        raise NotOfTheMenu(f"not a line of a menu: {line[:80]!r}")
+    return name, rest
+
+
+def _pick(choices: Mapping[str, LabelledOption], words: str) -> Pick:
+    name, *given = words.split(" ")
+    if name not in choices:
+        raise NotOfTheMenu(f"{name!r} is not on the menu")
+    pairs = [word.partition("=") for word in given]
+    return choices[name].pick({key: value for key, _, value in pairs})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from experiments.menus.language import Menu, NotOfTheMenu
+from experiments.menus.menu import Menu, NotOfTheMenu
 from rpg_tasks.prompts import Attempt
 from rpg_tasks.registry import Task, TaskError
 

@@ -134,7 +134,7 @@ class Model:
         return describer(task, self._menu(task).menu, self.count, max_tokens)
 
     def _menu(self, task: Task) -> Any:
-        from experiments.menus.tokens import token_menu
+        from experiments.menus.grammar import token_menu
 
         if task.short not in self._menus:
             self._menus[task.short] = token_menu(task, self.config, self.tokenizer)

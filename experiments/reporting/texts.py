@@ -8,8 +8,13 @@ import difflib
 import functools
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
+
+if TYPE_CHECKING:
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexer import Lexer
 
 SCRIPT_CHARS = 20_000
 SCRIPT_LINES = 400
@@ -62,14 +67,14 @@ def read_script(folder: Path, digest: str | None) -> str | None:
 
 
 @functools.cache
-def _formatter():
+def _formatter() -> "HtmlFormatter":
     from pygments.formatters import HtmlFormatter
 
     return HtmlFormatter(nowrap=True)
 
 
 @functools.cache
-def _lexer(name: str):
+def _lexer(name: str) -> "Lexer":
     from pygments.lexers import DiffLexer, PythonLexer
 
     options = {"stripnl": False, "ensurenl": False}
@@ -98,8 +103,8 @@ def styles() -> str:
 
     def of(style: str, prefix: str) -> str:
         rules = HtmlFormatter(style=style).get_style_defs(prefix).splitlines()
-        # Token colours alone: line numbers, and lines put in or taken out (gi, gd),
-        # are the page's affair.
+        # Token colours alone: the page itself styles line numbers and the added and
+        # removed lines of a diff (gi, gd).
         others = ("linenos", f"{prefix} .gi ", f"{prefix} .gd ")
         rules = [
             rule

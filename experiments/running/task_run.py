@@ -18,7 +18,7 @@ from experiments.records.spec import RunSpec, Scoring, run_config
 from experiments.running.experiment import Experiment
 from experiments.running.final import FinalScoring
 from experiments.running.wiring import make_hooks, script_limits
-from rpg_tasks.prompts import Budget as StatedLimits
+from rpg_tasks.prompts import StatedLimits
 from rpg_tasks.registry import Task, TaskError
 from sandbox_exec.protocol import ScriptPool
 

@@ -11,7 +11,7 @@ from experiments.loop.hooks import Hooks
 from experiments.policies.base import Policy
 from rpg_tasks.grading import Grade, Grader
 from rpg_tasks.prepare import TaskData
-from rpg_tasks.prompts import Attempt, Budget, fit
+from rpg_tasks.prompts import Attempt, StatedLimits, fit
 from rpg_tasks.registry import Task, TaskError
 from sandbox_exec.limits import Limits
 from sandbox_exec.protocol import RunRecord, ScriptJob, ScriptPool
@@ -45,7 +45,7 @@ def make_hooks(
     count_tokens: Callable[[str], int] | None = None,
     max_prompt_tokens: int = 2560,
     cores: int = 1,
-    stated: Budget | None = None,
+    stated: StatedLimits | None = None,
 ) -> Hooks:
     """Hooks that run scripts in a pool and grade what they leave.
 
@@ -69,7 +69,7 @@ def make_hooks(
         data.task,
         inputs,
         style=style,
-        budget=stated or Budget(limits.wall_s, limits.memory_mb, cores),
+        shown=stated or StatedLimits(limits.wall_s, limits.memory_mb, cores),
         count=count_tokens or (lambda text: -(-len(text) // 4)),
         max_tokens=max_prompt_tokens,
     )
@@ -99,15 +99,13 @@ def _describe(
     previous: Attempt | None,
     *,
     style: str,
-    budget: Budget,
+    shown: StatedLimits,
     count: Callable[[str], int],
     max_tokens: int,
 ) -> str | None:
     """The prompt of a task, and of the attempt to improve if there is one."""
     try:
-        return fit(
-            count, max_tokens, task, inputs, previous, style=style, budget=budget
-        )
+        return fit(count, max_tokens, task, inputs, previous, style=style, limits=shown)
     except TaskError:
         if previous is None:
             raise

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.menus.generate import Example, generate
+from experiments.teaching.examples import Example, generate
 from rpg_jax.llm.tokenizer import chat_ids
 from rpg_tasks.prepare import TaskData
 
 LENGTHS = (576, 704, 832, 1024, 1280, 1584)
 
 
-class Batch(NamedTuple):
+class TokenBatch(NamedTuple):
     """Examples padded on the left.
 
     Attributes:
@@ -81,7 +81,7 @@ class Stream:
                 kind = "base" if (k + block) % self.improve_every else "improve"
                 yield generate(source.task, source, rng, kind=kind)
 
-    def block(self, block: int) -> list[Batch]:
+    def block(self, block: int) -> list[TokenBatch]:
         """The batches of a block, in random order."""
         rows = [self.encode(example) for example in self.examples(block)]
         rows = [row for row in rows if len(row[0]) <= self.lengths[-1]]
@@ -114,7 +114,9 @@ class Stream:
         weight[0] = 0.0  # nothing comes before it
         return [*prompt, *answer, self.tokenizer.eos_token_id], weight
 
-    def _pad(self, rows: list[tuple[list[int], int]], size: int, length: int) -> Batch:
+    def _pad(
+        self, rows: Sequence[tuple[list[int], np.ndarray]], size: int, length: int
+    ) -> TokenBatch:
         tokens = np.zeros((size, length), np.int32)
         mask = np.zeros((size, length), bool)
         weight = np.zeros((size, length), np.float32)
@@ -123,9 +125,9 @@ class Stream:
             tokens[k, start:] = ids
             mask[k, start:] = True
             weight[k, start:] = weights
-        return Batch(tokens, mask, weight)
+        return TokenBatch(tokens, mask, weight)
 
-    def batches(self, place: Place = START) -> Iterator[tuple[Batch, Place]]:
+    def batches(self, place: Place = START) -> Iterator[tuple[TokenBatch, Place]]:
         """Batches from a place on, each with the place that follows it."""
         block, at = place
         while True:

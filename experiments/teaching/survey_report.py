@@ -1,74 +1,20 @@
-"""The survey's files: samples.jsonl in, result.csv, README.md and a figure out."""
+"""A survey's report: result.csv, README.md and a figure."""
 
 from __future__ import annotations
 
+import collections
 import csv
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.teaching.survey import Row, Sample, summarise
-
-SAMPLES = "samples.jsonl"
-ALL = "all"
+from experiments.teaching.survey_store import ALL, SurveyResults
+from experiments.teaching.survey_summary import Sample, SurveyRow
 
 
-@dataclasses.dataclass(frozen=True)
-class Known:
-    """What a survey's folder holds: samples and the cheap reference's gain by task."""
-
-    tasks: dict[str, list[Sample]]
-    cheap: dict[str, float | None]
-
-    def rows(self) -> list[Row]:
-        """A row per task, then one for all."""
-        rows = [summarise(task, found) for task, found in self.tasks.items()]
-        every = [s for found in self.tasks.values() for s in found]
-        return [*rows, summarise(ALL, every)]
-
-
-def read(folder: Path) -> Known:
-    """The finished tasks of a folder; a torn last line is a task not finished."""
-    known = Known({}, {})
-    path = folder / SAMPLES
-    if not path.exists():
-        return known
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            record = json.loads(line)
-            samples = [Sample(**row) for row in record["samples"]]
-            task, cheap = record["task"], record["cheap"]
-        except (ValueError, KeyError, TypeError):
-            break
-        known.tasks[task], known.cheap[task] = samples, cheap
-    return known
-
-
-def append(
-    folder: Path, samples: Sequence[Sample], task: str, cheap: float | None
-) -> Known:
-    """Add a finished task; everything known so far."""
-    known = read(folder)
-    known.tasks[task], known.cheap[task] = list(samples), cheap
-    lines = [
-        json.dumps(
-            {
-                "task": name,
-                "cheap": known.cheap[name],
-                "samples": [dataclasses.asdict(s) for s in found],
-            }
-        )
-        for name, found in known.tasks.items()
-    ]
-    scratch = folder / f"{SAMPLES}.partial"
-    scratch.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    scratch.replace(folder / SAMPLES)
-    return known
-
-
-def _cells(row: Row, cheap: float | None) -> list[str]:
+def _cells(row: SurveyRow, cheap: float | None) -> list[str]:
     gains = " / ".join(f"{g:.2f}" for g in row.gain)
     seconds = " / ".join(f"{s:.1f}" for s in row.seconds)
     return [
@@ -105,7 +51,7 @@ HEADER = (
 )
 
 
-def table(known: Known) -> Any:
+def table(known: SurveyResults) -> Any:
     """The rows as a rich table."""
     from rich.table import Table
 
@@ -115,11 +61,11 @@ def table(known: Known) -> Any:
     return shown
 
 
-def write(folder: Path, known: Known) -> None:
+def write(folder: Path, known: SurveyResults) -> None:
     """result.csv, README.md, gain_and_seconds.png and .pdf."""
     rows = known.rows()
     with (folder / "result.csv").open("w", newline="", encoding="utf-8") as file:
-        names = [f.name for f in dataclasses.fields(Row)]
+        names = [f.name for f in dataclasses.fields(SurveyRow)]
         writer = csv.writer(file)
         writer.writerow([*names, "cheap_reference"])
         for row in rows:
@@ -133,40 +79,14 @@ def _flat(value: Any) -> Any:
     return " ".join(f"{v:.6g}" for v in value) if isinstance(value, tuple) else value
 
 
-def _page(folder: Path, known: Known, rows: Sequence[Row]) -> str:
+def _page(folder: Path, known: SurveyResults, rows: Sequence[SurveyRow]) -> str:
     run = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    total = rows[-1]
-    reached = [
-        row.task
-        for row in rows[:-1]
-        if known.cheap.get(row.task) is not None and row.best >= known.cheap[row.task]
-    ]
-    compared = [task for task in known.tasks if known.cheap.get(task) is not None]
-    below = [
-        row.task
-        for row in rows[:-1]
-        if row.task in compared and row.mean < known.cheap[row.task]
-    ]
-    machine = run["machine"]
     lines = [
         f"# What `--model={run['config']['model']}` writes before reinforcement",
         "",
-        f"`{' '.join(run['command'])}`, {run['started'][:10]}, {machine['cpu']}, "
-        f"{machine['cores']} cores; temperature 1, {run['config']['data']} data, "
-        f"validation split, one sandbox slot per core, isolation "
-        f"{run['config']['sandbox']}.",
+        _conditions(run),
         "",
-        f"- {total.samples} samples: {total.parse:.1%} parse, {total.run:.1%} run to "
-        f"their end and leave a file, {total.valid:.1%} are valid submissions; "
-        f"{total.duplicates:.1%} repeat an earlier script of their task.",
-        f"- Improve prompts: {total.edits:.0%} of the answers keep some lines of the "
-        f"script shown and change some; the median changes {total.changed:.0%} of the "
-        "lines.",
-        f"- The best twentieth of a task's valid samples gains at least as much as the "
-        f"cheap reference script on {len(reached)} of {len(compared)} tasks; the mean "
-        f"is below it on {len(below)}.",
-        f"- p95/p5 of the seconds is at least 5 on "
-        f"{sum(row.spread >= 5 for row in rows[:-1])} of {len(rows) - 1} tasks.",
+        *_findings(known, rows),
         "",
         "Gain: share of the way from the sample submission's score to the perfect "
         "one. Gains and seconds are of valid samples. *edits*: share of improve "
@@ -178,31 +98,56 @@ def _page(folder: Path, known: Known, rows: Sequence[Row]) -> str:
     lines += [
         "| " + " | ".join(_cells(row, known.cheap.get(row.task))) + " |" for row in rows
     ]
-    lines += [
-        "",
-        "![gain against seconds](gain_and_seconds.png)",
-        "",
-        "## Failures",
-        "",
-    ]
-    lines += _failures(known)
-    lines += ["", "## Examples", ""]
+    lines += ["", "![gain against seconds](gain_and_seconds.png)", ""]
+    lines += ["## Failures", "", *_failures(known), "", "## Examples", ""]
     for task in list(known.tasks)[:: max(len(known.tasks) // 3, 1)][:3]:
         lines += _example(task, known.tasks[task])
     return "\n".join(lines) + "\n"
 
 
-def _failures(known: Known) -> list[str]:
-    counts: dict[str, int] = {}
-    for found in known.tasks.values():
-        for s in found:
-            if s.status != "valid":
-                reason = s.reason.split(":")[0][:60] or s.status
-                counts[f"{s.status}: {reason}"] = (
-                    counts.get(f"{s.status}: {reason}", 0) + 1
-                )
-    ranked = sorted(counts.items(), key=lambda item: -item[1])[:12]
-    return [f"- {number} x `{reason}`" for reason, number in ranked]
+def _conditions(run: Mapping[str, Any]) -> str:
+    """How the samples were made, in a sentence."""
+    config, machine = run["config"], run["machine"]
+    return (
+        f"`{' '.join(run['command'])}`, {run['started'][:10]}, {machine['cpu']}, "
+        f"{machine['cores']} cores; temperature 1, {config['data']} data, "
+        f"validation split, one sandbox slot per core, isolation {config['sandbox']}."
+    )
+
+
+def _findings(known: SurveyResults, rows: Sequence[SurveyRow]) -> list[str]:
+    """What the table shows, in sentences."""
+    tasks, total = rows[:-1], rows[-1]
+    compared = [
+        (row, cheap)
+        for row in tasks
+        if (cheap := known.cheap.get(row.task)) is not None
+    ]
+    reached = sum(row.best >= cheap for row, cheap in compared)
+    below = sum(row.mean < cheap for row, cheap in compared)
+    return [
+        f"- {total.samples} samples: {total.parse:.1%} parse, {total.run:.1%} run to "
+        f"their end and leave a file, {total.valid:.1%} are valid submissions; "
+        f"{total.duplicates:.1%} repeat an earlier script of their task.",
+        f"- Improve prompts: {total.edits:.0%} of the answers keep some lines of the "
+        f"script shown and change some; the median changes {total.changed:.0%} of the "
+        "lines.",
+        f"- The best twentieth of a task's valid samples gains at least as much as the "
+        f"cheap reference script on {reached} of {len(compared)} tasks; the mean "
+        f"is below it on {below}.",
+        f"- p95/p5 of the seconds is at least 5 on "
+        f"{sum(row.spread >= 5 for row in tasks)} of {len(tasks)} tasks.",
+    ]
+
+
+def _failures(known: SurveyResults) -> list[str]:
+    counts = collections.Counter(
+        f"{s.status}: {s.reason.split(':')[0][:60] or s.status}"
+        for found in known.tasks.values()
+        for s in found
+        if s.status != "valid"
+    )
+    return [f"- {number} x `{reason}`" for reason, number in counts.most_common(12)]
 
 
 def _example(task: str, samples: Sequence[Sample]) -> list[str]:
@@ -220,7 +165,7 @@ def _example(task: str, samples: Sequence[Sample]) -> list[str]:
     ]
 
 
-def _figure(folder: Path, known: Known) -> None:
+def _figure(folder: Path, known: SurveyResults) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -239,29 +184,7 @@ def _figure(folder: Path, known: Known) -> None:
         layout="constrained",
     )
     for axis, (task, found) in zip(axes.flat, known.tasks.items(), strict=False):
-        for kind, marker, colour in (
-            ("base", "o", "#0072B2"),
-            ("improve", "^", "#D55E00"),
-        ):
-            points = [
-                (s.wall_s, s.gain)
-                for s in found
-                if s.status == "valid" and s.kind == kind
-            ]
-            if points:
-                axis.scatter(
-                    *zip(*points, strict=True),
-                    s=12,
-                    marker=marker,
-                    color=colour,
-                    alpha=0.7,
-                    label=kind,
-                )
-        if known.cheap.get(task) is not None:
-            axis.axhline(known.cheap[task], color="0.4", lw=0.8, ls="--")
-        axis.set_title(task, fontsize=9)
-        axis.set_xscale("log")
-        axis.set_ylim(-0.05, 1.05)
+        _panel(axis, task, found, known.cheap.get(task))
     for axis in list(axes.flat)[number:]:
         axis.set_visible(False)
     axes.flat[0].legend(fontsize=7, frameon=False)
@@ -270,3 +193,25 @@ def _figure(folder: Path, known: Known) -> None:
     for suffix in ("png", "pdf"):
         figure.savefig(folder / f"gain_and_seconds.{suffix}", dpi=130)
     plt.close(figure)
+
+
+def _panel(axis: Any, task: str, found: Sequence[Sample], cheap: float | None) -> None:
+    """A task's valid samples; dashed, the cheap reference script's gain."""
+    for kind, marker, colour in (("base", "o", "#0072B2"), ("improve", "^", "#D55E00")):
+        points = [
+            (s.wall_s, s.gain) for s in found if s.status == "valid" and s.kind == kind
+        ]
+        if points:
+            axis.scatter(
+                *zip(*points, strict=True),
+                s=12,
+                marker=marker,
+                color=colour,
+                alpha=0.7,
+                label=kind,
+            )
+    if cheap is not None:
+        axis.axhline(cheap, color="0.4", lw=0.8, ls="--")
+    axis.set_title(task, fontsize=9)
+    axis.set_xscale("log")
+    axis.set_ylim(-0.05, 1.05)

@@ -12,11 +12,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from experiments.menus.generate import Example, generate
-from rpg_tasks.prepare import TaskData
-
 END_OF_TEXT = "<|endoftext|>"
 TURN_START = "<|im_start|>"
 TURN_END = "<|im_end|>"
@@ -30,22 +25,6 @@ CHAT_TEMPLATE = (
     "{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-
-
-def corpus(
-    data: Iterable[TaskData], *, per_task: int, seed: int = 0
-) -> Iterable[Example]:
-    """``per_task`` examples of every task, base and improve by turns.
-
-    Equal seeds and data give equal examples; a task's examples do not depend on which
-    other tasks are asked for.
-    """
-    for source in data:
-        name = [ord(c) for c in source.task.short]
-        rng = np.random.default_rng([seed, source.seed, *name])
-        for k in range(per_task):
-            kind = "base" if k % 2 == 0 else "improve"
-            yield generate(source.task, source, rng, kind=kind)
 
 
 def train_tokenizer(texts: Iterable[str], *, vocabulary: int = VOCABULARY) -> Any:
@@ -69,7 +48,8 @@ def train_tokenizer(texts: Iterable[str], *, vocabulary: int = VOCABULARY) -> An
         show_progress=False,
     )
     core.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(
+    wrap: Any = PreTrainedTokenizerFast  # transformers has no types here
+    return wrap(
         tokenizer_object=core,
         eos_token=TURN_END,
         pad_token=END_OF_TEXT,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import hashlib
 import math
 import shutil
 import time
@@ -22,24 +21,23 @@ from typing import Any
 
 import jax
 
-from experiments.teaching.batches import LENGTHS, Batch, Place, Stream
-from experiments.teaching.teach import (
-    Recipe,
+from experiments.teaching.batches import LENGTHS, Place, Stream, TokenBatch
+from experiments.teaching.examples import corpus
+from experiments.teaching.teacher import (
+    TeachOptions,
     TeachState,
     held_out,
     make_teacher,
+)
+from experiments.teaching.tiny_model import (
+    TrainingError,
+    export_model,
     sharpened,
     tiny_config,
 )
-from experiments.teaching.tokenizer import corpus, save, train_tokenizer
-from rpg_jax.llm import (
-    Checkpoints,
-    export_pretrained,
-    load_pretrained,
-    load_tokenizer,
-)
+from experiments.teaching.tokenizer import save, train_tokenizer
+from rpg_jax.llm import Checkpoints, load_pretrained, load_tokenizer
 from rpg_jax.llm.config import Qwen35Config
-from rpg_jax.llm.embedded import SUMS, embedded_folder
 from rpg_tasks.prepare import TaskData
 
 COLUMNS = ("step", "loss", "answer_loss", "grad_norm", "tokens", "seconds")
@@ -47,11 +45,11 @@ HELD_OUT_SEED = 1_000_003
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class PretrainSettings:
     """What identifies a pretraining run.
 
     Attributes:
-        recipe: hyper-parameters.
+        teach: hyper-parameters of the updates.
         width, depth, hidden: of the model.
         vocabulary: number of tokens.
         tokens: per batch, about.
@@ -65,7 +63,7 @@ class Settings:
         lengths: of batches; each is a compilation.
     """
 
-    recipe: Recipe = dataclasses.field(default_factory=Recipe)
+    teach: TeachOptions = dataclasses.field(default_factory=TeachOptions)
     width: int = 256
     depth: int = 4
     hidden: int = 640
@@ -81,8 +79,8 @@ class Settings:
     lengths: tuple[int, ...] = LENGTHS
 
 
-SMOKE = Settings(
-    recipe=Recipe(steps=24),
+SMOKE = PretrainSettings(
+    teach=TeachOptions(steps=24),
     width=64,
     depth=4,
     hidden=128,
@@ -94,10 +92,6 @@ SMOKE = Settings(
     tasks=("spooky-author", "nyc-taxi", "leaf-classif"),
     lengths=(1280,),
 )
-
-
-class TrainingError(RuntimeError):
-    """Training cannot go on; the message is one line."""
 
 
 class Training:
@@ -119,7 +113,7 @@ class Training:
         self,
         folder: Path,
         data: Sequence[TaskData],
-        settings: Settings,
+        settings: PretrainSettings,
         *,
         start: Path | None = None,
     ):
@@ -141,7 +135,7 @@ class Training:
             per_task=settings.per_task,
             lengths=settings.lengths,
         )
-        init, self._update = make_teacher(self.config, settings.recipe)
+        init, self._update = make_teacher(self.config, settings.teach)
         self.state: TeachState = init(jax.random.key(settings.seed))
         self.place, self.step, self._saved = Place(), 0, -1
         self._store = Checkpoints(folder / "checkpoints", max_to_keep=2)
@@ -184,7 +178,7 @@ class Training:
         self._saved = self.step
 
     def run(self, on_step: Callable[[int, dict[str, float]], None]) -> None:
-        """Update to the end of the recipe.
+        """Update to the last step.
 
         Args:
             on_step: called after each update with its number and its row of losses.
@@ -200,7 +194,7 @@ class Training:
             writer.writerows(rows)
             file.flush()
             for batch, after in self.stream.batches(self.place):
-                if self.step >= self.settings.recipe.steps:
+                if self.step >= self.settings.teach.steps:
                     break
                 begin = time.monotonic()
                 self.state, info = self._update(self.state, batch)
@@ -208,7 +202,7 @@ class Training:
                 if not math.isfinite(row["loss"] + row["grad_norm"]):
                     raise TrainingError(
                         f"update {self.step + 1}: loss {row['loss']}, gradient "
-                        f"{row['grad_norm']}; lower the rates of the recipe"
+                        f"{row['grad_norm']}; lower matrix_rate and other_rate"
                     )
                 self.step, self.place = self.step + 1, after
                 row |= {
@@ -224,7 +218,7 @@ class Training:
         if self._saved != self.step:
             self.checkpoint()
 
-    def held_out_batches(self) -> list[Batch]:
+    def held_out_batches(self) -> list[TokenBatch]:
         """Batches of other examples than those trained on."""
         return dataclasses.replace(
             self.stream, seed=HELD_OUT_SEED, per_task=self.settings.held_out
@@ -236,34 +230,12 @@ class Training:
 
     def export(self) -> Path:
         """Write ``model/``: what ``--model=FOLDER`` reads."""
-        place = self.folder / "model"
         params = sharpened(self.state.params, self.settings.sharpen)
-        export_pretrained(place, self.config, params, overwrite=True)
-        save(self.tokenizer, place)
-        write_sums(place)
-        return place
+        return export_model(self.folder / "model", self.config, params, self.tokenizer)
 
     def close(self) -> None:
         """Release the checkpoint manager."""
         self._store.close()
-
-
-def start_model(name: str) -> Path:
-    """The model folder of a finished run, or ``tiny``, the embedded policy's.
-
-    Raises:
-        TrainingError: there is no such model.
-        CheckpointError: the embedded policy is damaged.
-    """
-    folder = embedded_folder() if name == "tiny" else Path(name) / "model"
-    if not (folder / SUMS).is_file():
-        raise TrainingError(f"{name} is no finished run of experiments.pretrain")
-    return folder
-
-
-def start_digest(model: Path) -> str:
-    """Names the weights in a model folder."""
-    return hashlib.sha256((model / SUMS).read_bytes()).hexdigest()
 
 
 def _rows_before(path: Path, step: int) -> list[dict[str, str]]:
@@ -280,15 +252,3 @@ def _rows_before(path: Path, step: int) -> list[dict[str, str]]:
         and row["step"].isdecimal()
         and int(row["step"]) <= step
     ]
-
-
-def write_sums(folder: Path) -> Path:
-    """SHA256SUMS of a model's files, as sha256sum writes it; its card is not one."""
-    lines = [
-        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
-        for path in sorted(folder.iterdir())
-        if path.name != SUMS and path.suffix != ".md" and path.is_file()
-    ]
-    path = folder / SUMS
-    path.write_text("".join(lines), encoding="utf-8")
-    return path

@@ -21,7 +21,8 @@ from string import Template
 from typing import Any
 
 from rpg_tasks.prompts.describe import Entry, describe
-from rpg_tasks.registry import Task, TaskError, get_task
+from rpg_tasks.registry import get_task
+from rpg_tasks.task import Task, TaskError
 
 STYLES = ("full", "compact")
 TEMPLATES = Path(__file__).with_name("templates")
@@ -69,13 +70,13 @@ class Attempt:
     failure: str | None = None
     output: str = ""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if (self.score is None) == (self.failure is None):
             raise ValueError("an attempt has either a score or a failure")
 
 
 @dataclasses.dataclass(frozen=True)
-class Budget:
+class StatedLimits:
     """What the sandbox allows a script; a prompt says nothing else about it.
 
     Attributes:
@@ -91,8 +92,8 @@ class Budget:
     gpus: int = 0
 
     @classmethod
-    def of(cls, task: Task) -> Budget:
-        """The budget in the task's record."""
+    def of(cls, task: Task) -> StatedLimits:
+        """The limits in the task's record."""
         return cls(task.wall_limit_s, task.memory_mb, task.cores)
 
 
@@ -185,7 +186,7 @@ def _result(task: Task, attempt: Attempt) -> str:
     ran = f"{attempt.seconds:.1f} s"
     if attempt.score is not None:
         return f"score {attempt.score:.5g} in {ran}."
-    reason = " ".join(attempt.failure.split())
+    reason = " ".join((attempt.failure or "").split())
     return f"it failed after {ran}: {reason.rstrip('.')}."
 
 
@@ -224,7 +225,7 @@ def prompt(
     attempt: Attempt | None = None,
     *,
     style: str = "full",
-    budget: Budget | None = None,
+    limits: StatedLimits | None = None,
     detail: Detail | None = None,
 ) -> str:
     """The text of one prompt.
@@ -234,7 +235,7 @@ def prompt(
         public: folder that the script will see as ``./input``.
         attempt: the script to improve; None for the base prompt.
         style: ``full`` or ``compact``.
-        budget: the sandbox's limits; None for those in the task's record.
+        limits: the sandbox's limits; None for those in the task's record.
         detail: how much to show; None for the style's richest.
 
     Raises:
@@ -246,7 +247,7 @@ def prompt(
         raise ValueError(f"style must be one of {STYLES}, got {style!r}")
     detail = detail or _DETAILS[style][0]
     entries = describe(public, detail.wide)
-    budget = budget or Budget.of(task)
+    limits = limits or StatedLimits.of(task)
     previous = "" if attempt is None else _previous(attempt, task, detail, style)
     name = "base" if style == "full" else "base_compact"
     return (
@@ -261,10 +262,10 @@ def prompt(
             submission=task.submission_text,
             sample=task.sample_file,
             rows=_rows(task, entries),
-            seconds=f"{budget.wall_s:g}",
-            cores=_count(budget.cores, "core", "CPU "),
-            gpus=_count(budget.gpus, "GPU"),
-            memory=f"{budget.memory_mb / 1024:.3g}",
+            seconds=f"{limits.wall_s:g}",
+            cores=_count(limits.cores, "core", "CPU "),
+            gpus=_count(limits.gpus, "GPU"),
+            memory=f"{limits.memory_mb / 1024:.3g}",
             python=".".join(platform.python_version_tuple()[:2]),
             packages=", ".join(installed_packages()) or "the standard library only",
             previous=previous,
@@ -282,7 +283,7 @@ def fit(
     attempt: Attempt | None = None,
     *,
     style: str = "full",
-    budget: Budget | None = None,
+    limits: StatedLimits | None = None,
 ) -> str:
     """The richest prompt of at most ``max_tokens`` tokens.
 
@@ -296,14 +297,14 @@ def fit(
         public: see ``prompt``.
         attempt: see ``prompt``.
         style: see ``prompt``.
-        budget: see ``prompt``.
+        limits: see ``prompt``.
 
     Raises:
         TaskError: even the barest prompt is too long.
     """
     counts = []
     for detail in _DETAILS[style]:
-        text = prompt(task, public, attempt, style=style, budget=budget, detail=detail)
+        text = prompt(task, public, attempt, style=style, limits=limits, detail=detail)
         counts.append(count_tokens(text))
         if counts[-1] <= max_tokens:
             return text
@@ -329,9 +330,10 @@ def render(text: str, tokenizer: Any | None = None, *, thinking: bool = False) -
     """
     if tokenizer is None:
         return text
-    return tokenizer.apply_chat_template(
+    rendered: str = tokenizer.apply_chat_template(
         messages(text),
         tokenize=False,
         add_generation_prompt=True,
         enable_thinking=thinking,
     )
+    return rendered

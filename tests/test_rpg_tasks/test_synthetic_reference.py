@@ -7,9 +7,9 @@ honest script gains more than 0.2, and gains order scripts as scores do.
 import dataclasses
 
 import pytest
-from synthetic_helpers import SCRIPTS, SHORTS, own_core, shared_cache
+from synthetic_helpers import SCRIPTS, SHORTS, own_core, shared_cache, small_data
 
-from rpg_tasks import Grader, get_task, prepare_task
+from rpg_tasks import Grader, get_task
 from sandbox_exec import Level, Limits, LocalPool, ScriptJob
 
 FAST = ("denoising-docs", "nyc-taxi", "textnorm-en")
@@ -47,7 +47,7 @@ def run(pool, tmp_path_factory):
     folder = tmp_path_factory.mktemp("submissions")
 
     def run_one(short: str, name: str, part: str = "validation") -> Outcome:
-        data = prepare_task(short, cache_dir=cache)
+        data = small_data(cache, short)
         public, answers, sample = (
             (data.public, data.answers, data.sample)
             if part == "validation"

