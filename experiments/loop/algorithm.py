@@ -159,7 +159,11 @@ class Loop:
         phases = self._phases(step)
         try:
             generations, located = self._gatherer.attempts(
-                step, self.accounts.next_states(), self.accounts.best, phases
+                step,
+                self.accounts.next_states(),
+                self.accounts.errors,
+                self.accounts.best,
+                phases,
             )
             self._need_data(step, located)
             signals, numbers = self.accounts.take(step, located)

@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from experiments.answers import AnswerForm, whole_script
 from experiments.config.errors import LoopError
 from experiments.loop.hooks import Hooks
 from experiments.policies.base import Policy
@@ -46,6 +47,7 @@ def make_hooks(
     max_prompt_tokens: int = 2560,
     cores: int = 1,
     stated: StatedLimits | None = None,
+    form: AnswerForm = whole_script.FORM,
 ) -> Hooks:
     """Hooks that run scripts in a pool and grade what they leave.
 
@@ -62,6 +64,7 @@ def make_hooks(
         max_prompt_tokens: the limit; detail is dropped until a prompt fits.
         cores: per slot.
         stated: what prompts say about limits.
+        form: how answers are written and read.
     """
     inputs = data.public if split == "validation" else data.test_public
     describe = functools.partial(
@@ -72,6 +75,7 @@ def make_hooks(
         shown=stated or StatedLimits(limits.wall_s, limits.memory_mb, cores),
         count=count_tokens or (lambda text: -(-len(text) // 4)),
         max_tokens=max_prompt_tokens,
+        how=form.how,
     )
 
     def execute(run_id: str, script: bytes) -> "Future[RunRecord]":
@@ -90,7 +94,7 @@ def make_hooks(
     def grade(run: RunRecord) -> Grade:
         return grader.grade_bytes(run.submission_bytes or b"")
 
-    return Hooks(policy, execute, grade, describe)
+    return Hooks(policy, execute, grade, describe, form)
 
 
 def _describe(
@@ -102,6 +106,7 @@ def _describe(
     shown: StatedLimits,
     count: Callable[[str], int],
     max_tokens: int,
+    how: str,
 ) -> str | None:
     """The prompt of a task, and of the attempt to improve if there is one."""
     try:

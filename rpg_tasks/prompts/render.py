@@ -62,6 +62,7 @@ class Attempt:
         score: graded score in metric units; None when it failed.
         failure: what went wrong, in words; None when it was graded.
         output: what it printed, standard error included.
+        note: what else the next answer should know, in words.
     """
 
     script: str
@@ -69,6 +70,7 @@ class Attempt:
     score: float | None = None
     failure: str | None = None
     output: str = ""
+    note: str = ""
 
     def __post_init__(self) -> None:
         if (self.score is None) == (self.failure is None):
@@ -199,6 +201,13 @@ def _ask(task: Task, attempt: Attempt | None) -> str:
     return f"Write a better script: a {word} score in less time."
 
 
+_HOW = {
+    "full": "First a plan of 3 to 5 sentences, then exactly one fenced block "
+    "(```python) with the whole script.",
+    "compact": "One ```python block.",
+}
+
+
 def _previous(attempt: Attempt, task: Task, detail: Detail, style: str) -> str:
     script = attempt.script.strip("\n")
     output = tail(attempt.output, detail.output_chars)
@@ -209,6 +218,8 @@ def _previous(attempt: Attempt, task: Task, detail: Detail, style: str) -> str:
     text = _template("improve" if style == "full" else "improve_compact").substitute(
         result=_result(task, attempt), script=script, output=shown
     )
+    if attempt.note:
+        text += f"{attempt.note}\n"
     marks = fence(script)
     return text if marks == "```" else _refenced(text, script, marks)
 
@@ -227,6 +238,7 @@ def prompt(
     style: str = "full",
     limits: StatedLimits | None = None,
     detail: Detail | None = None,
+    how: str = "",
 ) -> str:
     """The text of one prompt.
 
@@ -237,6 +249,7 @@ def prompt(
         style: ``full`` or ``compact``.
         limits: the sandbox's limits; None for those in the task's record.
         detail: how much to show; None for the style's richest.
+        how: how to answer; empty asks for a whole script.
 
     Raises:
         TaskError: the data cannot be read, or hold no sample submission.
@@ -270,6 +283,7 @@ def prompt(
             packages=", ".join(installed_packages()) or "the standard library only",
             previous=previous,
             ask=_ask(task, attempt),
+            how=how or _HOW[style],
         )
         .strip()
     )
@@ -284,6 +298,7 @@ def fit(
     *,
     style: str = "full",
     limits: StatedLimits | None = None,
+    how: str = "",
 ) -> str:
     """The richest prompt of at most ``max_tokens`` tokens.
 
@@ -298,13 +313,16 @@ def fit(
         attempt: see ``prompt``.
         style: see ``prompt``.
         limits: see ``prompt``.
+        how: see ``prompt``.
 
     Raises:
         TaskError: even the barest prompt is too long.
     """
     counts = []
     for detail in _DETAILS[style]:
-        text = prompt(task, public, attempt, style=style, limits=limits, detail=detail)
+        text = prompt(
+            task, public, attempt, style=style, limits=limits, detail=detail, how=how
+        )
         counts.append(count_tokens(text))
         if counts[-1] <= max_tokens:
             return text
