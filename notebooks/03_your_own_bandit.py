@@ -155,3 +155,12 @@ figure.legend(loc="outside upper center", ncols=4, frameon=False)
 right.axhline(float(desk.rho_star), color="black", linestyle="--")
 right.set(xlabel="tickets", ylabel="solved per minute, since the start")
 plt.show()
+
+# %% [markdown]
+"""
+## In a study
+
+`register_agent(AgentSpec("mine", "Mine", build_epsilon, {"epsilon": 0.01}))` from
+`bandit.registry` gives the agent a name, and `register_env` an environment. Studies,
+tables and figures of the process know them from then on (`bandit.study`).
+"""

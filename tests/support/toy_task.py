@@ -7,20 +7,24 @@ from repo_paths import ROOT
 
 SHORT = "toy-regression"
 NAME = "toy_regression"
-GUIDE = ROOT / "docs" / "parts" / "add_a_task.md"
+_GUIDE = ROOT / "docs" / "parts" / "add_a_task.md"
+
+
+def _section() -> str:
+    return _GUIDE.read_text("utf-8")
 
 
 def files() -> dict[str, str]:
     """Path below the current folder -> text of every file that the guide shows."""
     shown = r"^`(my_tasks/[^`]+)`:\n\n```\w+\n(.*?)^```"
-    return dict(re.findall(shown, GUIDE.read_text("utf-8"), re.MULTILINE | re.DOTALL))
+    return dict(re.findall(shown, _section(), re.MULTILINE | re.DOTALL))
 
 
 def blocks(language: str) -> list[str]:
     """The guide's other code blocks in a language."""
     own = set(files().values())
     pattern = rf"^```{language}\n(.*?)^```"
-    found = re.findall(pattern, GUIDE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    found = re.findall(pattern, _section(), re.MULTILINE | re.DOTALL)
     return [text for text in found if text not in own]
 
 
