@@ -315,11 +315,11 @@ _BASELINES = (
     ),
     _gradient(
         "npg-ratio",
-        "NPG, ratio r/δ",
+        "NPG, r/δ per sample",
         _free,
         signal="ratio",
         defaults={"lr": 0.03},
-        note="maximises the mean of each sample's ratio",
+        note="maximises the mean of r/δ over samples",
         colour="#c49c94",
     ),
     _gradient(

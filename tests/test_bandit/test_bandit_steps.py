@@ -20,7 +20,7 @@ PLAYED = [
     (0, 0.6, 0.0, 0.35),
 ]
 PLAYED = PLAYED + PLAYED[::-1]
-NAMES = ("npg-niw", "ppo-niw", "cucb-plugin", "imed")
+NAMES = ("npg-niw", "cucb-plugin", "imed")
 RATES = ("approximate", "pool", "fresh")
 
 

@@ -7,7 +7,7 @@ from repo_paths import ROOT
 
 from bandit import analysis, claims, tables
 
-FOLDERS = ("small", "large")
+FOLDERS = ("small", "large", "fine_e4")
 RESULTS = ROOT / "results" / "bandit"
 
 
