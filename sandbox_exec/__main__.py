@@ -4,9 +4,15 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .errors import SandboxError
 from .limits import Level, Limits
+
+if TYPE_CHECKING:
+    from .environment import Environment
+    from .isolation import IsolationReport
+    from .overshoot import Overshoot
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -91,17 +97,25 @@ def _doctor(options: argparse.Namespace) -> int:
         print(f"cannot write bytecode into {env.site}", file=sys.stderr)
     report = probe_isolation(options.python)
     missing = env.uncompiled()
+    tried = _overshoots(env, report)
     if options.json:
         plain = {
             "level": report.level.name,
             "held": {level.name: checks for level, checks in report.held.items()},
             "missing": {level.name: why for level, why in report.missing.items()},
+            "memory_above_limit_mb": {
+                level.name: None if isinstance(found, str) else found.above_mb
+                for level, found in tried.items()
+            },
             "python": env.python,
             "modules_without_bytecode": missing,
         }
         print(json.dumps(plain, indent=2))
     else:
         print("\n".join(report.lines()))
+        for level, found in tried.items():
+            text = found if isinstance(found, str) else found.line()
+            print(f"  {level.name:<10} memory: {text}")
         print(f"interpreter: {env.python}")
         if missing:
             print(
@@ -109,6 +123,25 @@ def _doctor(options: argparse.Namespace) -> int:
                 "time; `doctor --compile` writes it"
             )
     return 0 if report.level >= Level.NAMESPACES else 1
+
+
+def _overshoots(
+    env: "Environment", report: "IsolationReport"
+) -> "dict[Level, Overshoot | str]":
+    """How far scripts get past their memory limit where it is sampled; or why not."""
+    from .overshoot import measure_overshoot
+    from .runner import Engine
+
+    found: dict[Level, Overshoot | str] = {}
+    for level in (Level.NAMESPACES, Level.LANDLOCK):
+        if level in report.missing:
+            continue
+        engine = Engine(level=level, env=env, as_nobody=report.as_nobody)
+        try:
+            found[level] = measure_overshoot(engine)
+        except SandboxError as error:
+            found[level] = f"not tried: {error}"
+    return found
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -22,6 +22,7 @@ import os
 import select
 import stat
 import struct
+import time
 
 TYPE_CHECKING = False  # as in `typing`, which takes too long to import
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ _NOTIF_RECV, _NOTIF_SEND, _NOTIF_ID_VALID = 0xC0502100, 0xC0182101, 0x40082102
 _PIDFD_GETFD = 438
 _CLONE_FS = 0x200
 _MOST_HELD = 64
+_LONGEST_REST_S = 0.05
 _LOOPBACK = {_socket.AF_INET: "127.0.0.1", _socket.AF_INET6: "::1"}
 _ANY = {"0.0.0.0", "::"}  # asked for: the loopback interface is what they get
 
@@ -146,6 +148,7 @@ class Broker:
                 fcntl.ioctl(self._listener, _NOTIF_RECV, question)
             except OSError:  # killed while it asked
                 continue
+            began = time.monotonic()
             number, pid, _, call = struct.unpack_from("=QIIi", question)
             args = struct.unpack_from("=6Q", question, 32)
             try:
@@ -160,6 +163,9 @@ class Broker:
                 fcntl.ioctl(self._listener, _NOTIF_SEND, reply)
             except OSError:
                 pass  # it was killed meanwhile
+            # Half the time at most: a flood of questions must not keep the other thread
+            # of this process from watching over memory.
+            time.sleep(min(_LONGEST_REST_S, time.monotonic() - began))
 
     def _answer(self, name: str, pid: int, number: int, args: tuple[int, ...]) -> None:
         # The whole process: its threads share descriptors and memory.

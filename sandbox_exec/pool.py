@@ -46,7 +46,8 @@ class LocalPool:
         infra_retries: further attempts after a ``sandbox_error``.
         calibrate: measure the speed of this machine's cores once per process.
         oversubscribe: allow more slots than cores.
-        engine: a prepared engine instead of `require`, `level` and `python`.
+        engine: a prepared engine instead of `require`, `level` and `python`; one that
+            is calibrated is not calibrated again.
 
     Raises:
         IsolationError: the machine cannot give the level that is asked for.
@@ -85,7 +86,7 @@ class LocalPool:
         self._queue: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         HOUSEHOLD.acquire()
         try:
-            if calibrate:
+            if calibrate and self._engine.calibration_ratio is None:
                 ratio = calibration_ratio(self._engine, self.slots[0])
                 self._engine = replace(self._engine, calibration_ratio=ratio)
             self._gpu_baseline = {
@@ -115,6 +116,11 @@ class LocalPool:
     def isolation(self) -> Level:
         """The level that every script of this pool gets."""
         return self._engine.level
+
+    @property
+    def engine(self) -> Engine:
+        """What was found out about this machine, for another pool on it."""
+        return self._engine
 
     @property
     def calibration_ratio(self) -> float | None:

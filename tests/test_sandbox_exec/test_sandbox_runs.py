@@ -346,6 +346,8 @@ def test_command_line_doctor(capsys):
     out = capsys.readouterr().out
     assert out.startswith(f"level: {best().name}")
     assert "POSIX" in out
+    if has(Level.NAMESPACES):
+        assert "NAMESPACES memory: sampled; " in out
 
 
 def test_setup_time_is_outside_delta(pool):
