@@ -2,7 +2,7 @@
 
     python -m benchmarks.bench_report RUN --attempts=10000 --repeats=3
 
-Works on a copy of the run whose steps are repeated until it has so many attempts.
+Works on a copy of the run; its steps are repeated until it has so many attempts.
 """
 
 import argparse

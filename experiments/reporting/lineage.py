@@ -112,7 +112,7 @@ def _failures(run: RunRecords) -> list[int]:
 
 
 def picks(run: RunRecords, *, main: bool) -> tuple[list[Pick], int]:
-    """The rows to show of a run, and how many ancestors lie between them.
+    """The rows to show of a run, and how many ancestors between them are left out.
 
     Args:
         run: one run.

@@ -164,7 +164,7 @@ def read_run(folder: Path, root: Path, header: dict[str, Any]) -> RunRecords | N
 
 
 def _header(root: Path, *, alone: bool) -> dict[str, Any]:
-    """config.json of the experiment; a run given alone may lie in one."""
+    """config.json of the experiment; a run given alone may be part of one."""
     if not alone:
         return _config(root) if (root / CONFIG).exists() else {}
     parents = root.resolve().parents

@@ -1,4 +1,4 @@
-"""The private test, scored for the report alone: scores, medals, the median.
+"""The private test, which only the report uses: scores, medals, the median.
 
 The best script of a run, or of each of its chains, was run once more on the
 competition's own test rows. No prompt and no reward used their answers (with

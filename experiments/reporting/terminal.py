@@ -20,7 +20,7 @@ def _console(*, stderr: bool = False) -> Console:
 
 @contextlib.contextmanager
 def working() -> Iterator[Callable[[str], None]]:
-    """A line that says what is being done, on a terminal alone."""
+    """A line that says what is being done; only on a terminal."""
     console = _console(stderr=True)
     if not sys.stderr.isatty():
         yield lambda what: None

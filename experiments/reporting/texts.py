@@ -30,7 +30,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def clean(text: str) -> str:
-    """Terminal colours dropped, line ends plain, odd characters spelt out."""
+    """Terminal colours dropped, line ends plain, odd characters as codes."""
     text = _ANSI.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return _ODD.sub(lambda m: f"\\u{ord(m.group()):04x}", text)
 

@@ -1,4 +1,4 @@
-"""The page: well-formed, alone, and deaf to whatever scripts and outputs say."""
+"""The page: well-formed, self-contained, safe from what scripts and outputs say."""
 
 import html.parser
 import json
