@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from bandit.base import CellSums, GreedyRate
 from rpg_jax import conjugate, ratio
+from rpg_jax.slots import fit_slots
 from rpg_jax.types import Batch, RateEstimator
 
 NUM_SLOTS = 128
@@ -105,7 +106,7 @@ def niw_slots(*, age: jax.Array | float, num_sampled: int = 0) -> Price:
 
         def fit(carried: conjugate.NIW) -> tuple[conjugate.NIW, jax.Array]:
             filled = slots[1] > 0
-            result = conjugate.fit_slots(
+            result = fit_slots(
                 carried, slots[0], slots[1], filled, forgetting=FORGETTING
             )
             if num_sampled:
@@ -113,14 +114,14 @@ def niw_slots(*, age: jax.Array | float, num_sampled: int = 0) -> Price:
                 quantile = ratio.ratio_quantile_sampled(
                     jax.random.fold_in(jax.random.key(0), bits),
                     result.niw,
-                    result.count,
+                    result.number,
                     level=LEVEL,
                     num_batches=num_sampled,
                     max_count=NUM_SLOTS,
                 )
             else:
-                quantile = ratio.ratio_quantile(result.niw, result.count, level=LEVEL)
-            ready = feeds & (result.count >= 2)
+                quantile = ratio.ratio_quantile(result.niw, result.number, level=LEVEL)
+            ready = feeds & (result.number >= 2)
             niw = jax.tree.map(
                 lambda new, old: jnp.where(ready, new, old), result.niw, carried
             )

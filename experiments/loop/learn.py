@@ -10,6 +10,7 @@ from experiments.config.reward_rule import RewardRule
 from experiments.policies.base import Signals
 from experiments.records.rewards import charged_seconds
 from rpg_jax.losses import leave_one_out_advantage
+from rpg_jax.rewards import relative_reward
 
 
 class Rows(NamedTuple):
@@ -75,7 +76,7 @@ def make_signals(
     if arm.signal == "ratio":
         relative[known] = rows.reward[known] / charged[known]
     else:
-        relative[known] = rows.reward[known] - price * charged[known]
+        relative[known] = relative_reward(rows.reward[known], charged[known], price)
     weight[known] = 1.0
     if arm.weight == "duration" and known.any():
         weight[known] = charged[known] / charged[known].mean()

@@ -38,8 +38,8 @@ from rpg_jax.llm import (
     load_pretrained,
     load_tokenizer,
 )
-from rpg_jax.llm.config import Qwen35Config
 from rpg_jax.llm.embedded import SUMS, embedded_folder
+from rpg_jax.llm.qwen3_5 import Qwen35Config
 from rpg_tasks.prepare import TaskData
 
 COLUMNS = ("step", "loss", "answer_loss", "grad_norm", "tokens", "seconds")

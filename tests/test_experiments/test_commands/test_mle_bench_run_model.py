@@ -23,7 +23,7 @@ from experiments.policies.models import Model
 from experiments.records.recorded import MEASURED
 from experiments.teaching.tokenizer import save, train_tokenizer
 from rpg_jax.llm import export_pretrained
-from rpg_jax.llm.config import Qwen35Config
+from rpg_jax.llm.qwen3_5 import Qwen35Config
 from rpg_jax.llm.models import model_for
 from rpg_tasks import get_task
 
