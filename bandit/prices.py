@@ -23,6 +23,7 @@ from bandit.base import (
     check_numbers,
 )
 from rpg_jax import conjugate, ratio
+from rpg_jax.slots import SlotFit, fit_slots
 from rpg_jax.types import Batch, RateEstimator
 
 NUM_SLOTS = 128
@@ -136,11 +137,11 @@ def niw_slots(*, age: Number, num_sampled: int = 0) -> Price:
 
         def fit(carried: conjugate.NIW) -> tuple[conjugate.NIW, Scalar]:
             filled = slots[1] > 0
-            result = conjugate.fit_slots(
+            result = fit_slots(
                 carried, slots[0], slots[1], filled, forgetting=FORGETTING
             )
             quantile = _quantile(result, decision.uniform, num_sampled)
-            ready = feeds & (result.count >= 2)
+            ready = feeds & (result.number >= 2)
             niw = jax.tree.map(
                 lambda new, old: jnp.where(ready, new, old), result.niw, carried
             )
@@ -167,15 +168,15 @@ def _fed_slots(
     return slots.at[:, index].set(jnp.where(decision.is_greedy, fed, slot))
 
 
-def _quantile(fit: conjugate.SlotFit, uniform: Scalar, num_sampled: int) -> Scalar:
+def _quantile(fit: SlotFit, uniform: Scalar, num_sampled: int) -> Scalar:
     """The 95th percentile of the predictive ratio, analytic or sampled."""
     if not num_sampled:
-        return ratio.ratio_quantile(fit.niw, fit.count, level=LEVEL)
+        return ratio.ratio_quantile(fit.niw, fit.number, level=LEVEL)
     bits = jax.lax.bitcast_convert_type(uniform, jnp.uint32)
     return ratio.ratio_quantile_sampled(
         jax.random.fold_in(jax.random.key(0), bits),
         fit.niw,
-        fit.count,
+        fit.number,
         level=LEVEL,
         num_batches=num_sampled,
         max_count=NUM_SLOTS,

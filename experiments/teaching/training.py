@@ -37,7 +37,7 @@ from experiments.teaching.tiny_model import (
 )
 from experiments.teaching.tokenizer import save, train_tokenizer
 from rpg_jax.llm import Checkpoints, load_pretrained, load_tokenizer
-from rpg_jax.llm.config import Qwen35Config
+from rpg_jax.llm.qwen3_5 import Qwen35Config
 from rpg_tasks.prepare import TaskData
 
 COLUMNS = ("step", "loss", "answer_loss", "grad_norm", "tokens", "seconds")

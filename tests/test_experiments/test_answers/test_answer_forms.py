@@ -60,7 +60,8 @@ def test_the_guides_form_and_its_test_run(tmp_path):
 
 
 def test_reading_answers_needs_no_jax():
-    code = "import sys, experiments.answers, experiments.menus; print('jax' in sys.modules)"
+    code = "import sys, experiments.answers, experiments.menus; "
+    code += "print('jax' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,

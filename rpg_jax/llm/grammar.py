@@ -1,27 +1,27 @@
-"""Which tokens may follow: masks, menus and token automata for the sampler."""
+"""Which tokens may follow: token automata and masks for the sampler."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Int
 
 
 class Grammar(NamedTuple):
     """A token automaton: in state s the tokens ``allowed[s]`` may follow.
 
     Attributes:
-        allowed: bool [S, V], at least one token per state.
-        next_state: int32 [S, V], the state after each token.
-        start: int32 [B] or a scalar, where rows begin.
+        allowed: at least one token per state.
+        next_state: the state after each token.
+        start: where rows begin, a state or one for each prompt.
     """
 
-    allowed: jax.Array
-    next_state: jax.Array
-    start: jax.Array | int = 0
+    allowed: Bool[Array, "S V"]
+    next_state: Int[Array, "S V"]
+    start: Int[Array, " P"] | int = 0
 
 
 class Automaton:
