@@ -112,7 +112,7 @@ CLAIMS = (
 def verdict(differences: Float[np.ndarray, " trials"]) -> str:
     """'lower', 'tie' or 'higher' by the mean against two standard errors.
 
-    'unknown' where there is no standard error: one trial says nothing.
+    'unknown' where there is no standard error: one trial has no standard error.
 
     Raises:
       ValueError: there is no trial.

@@ -293,7 +293,7 @@ def pool_actions(
 
 
 def recount_pool(pool: Pool, table: Float[Array, "contexts 3 actions"]) -> Pool:
-    """The same policies with sums made anew: undoes the rounding of many refreshes."""
+    """The same policies with sums made again: undoes the rounding of many refreshes."""
     actions = pool_actions(pool, table)
     chosen = jnp.take_along_axis(table, actions[:, None], axis=2)
     return pool._replace(sums=chosen.sum(axis=0))

@@ -13,7 +13,7 @@ from bandit.ucb import log_one_plus_policies, ucb_action
 
 #: Contexts up to which the maximum over policies is exact.
 MAX_EXACT_CONTEXTS = 4
-#: Decisions after which the sampled policies' sums are made anew.
+#: Decisions after which the sampled policies' sums are made again.
 RECOUNT_EVERY = 1024
 Rate = Literal["exact", "approximate", "pool", "fresh"]
 
@@ -139,7 +139,7 @@ def _pooled(num_contexts: int, num_policies: int) -> Method:
 
 
 def _fresh() -> Method:
-    """lambda over random policies drawn anew at every decision."""
+    """lambda over random policies drawn again at every decision."""
 
     def level(
         search: tuple[()],

@@ -111,7 +111,7 @@ def niw_slots(*, age: Number, num_sampled: int = 0) -> Price:
     and rho_hat = max(0, 95th percentile of the predictive ratio of batch means).
 
     Args:
-      age: decisions after which a slot starts anew.
+      age: decisions after which a slot starts from the beginning.
       num_sampled: batches of the sampled percentile (the paper: 1,000); 0 computes the
         percentile analytically.
 

@@ -1,7 +1,7 @@
 """Regenerate results/mle_bench from the records that are committed there.
 
     python -m benchmarks.committed_report            # compare; exit code 1: they differ
-    python -m benchmarks.committed_report --write    # write tables and figures anew
+    python -m benchmarks.committed_report --write    # write tables and figures again
 
 Compares the tables byte for byte. Figures are compared by --figures alone: their bytes
 depend on versions of matplotlib and its fonts.

@@ -173,7 +173,7 @@ def scramble_table(layout: TableLayout, source: Path, mask: Mask) -> None:
         shown |= set(read_text(source / layout.test).columns)
     for column in frame.columns.difference(shown):
         frame[column] = _other(frame[column].to_numpy(dtype=object), mask)
-    # A file may be a hard link: written anew, not over.
+    # A file may be a hard link: written again, not over.
     (source / layout.train).unlink()
     frame.to_csv(source / layout.train, index=False)
     for name in layout.by_id:

@@ -2,7 +2,7 @@
 
     <cache>/<source>/<task>-...-seed<seed>-<version>/
         prepared/public    whole public data: training rows, real test rows
-        prepared/private   the test answers, read for the report alone
+        prepared/private   the test answers, read for the report only
         validation/public  what a script sees while it is rewarded
         validation/private the validation answers
         test/public        real data whose public folder tells test labels, less those
@@ -49,7 +49,7 @@ class TaskData:
             rows, the validation rows as its test set, their sample submission.
         answers: the validation answers, outside `public`.
         test_public: the competition's own training and test rows.
-        test_answers: answers to those test rows; for the report alone.
+        test_answers: answers to those test rows; for the report only.
     """
 
     task: Task

@@ -88,7 +88,7 @@ class Options:
     time: str | None = option(
         None,
         _REWARD,
-        "Seconds a script pays for: with generation, or execution alone.",
+        "Seconds a script pays for: with generation, or execution only.",
         CLOCKS,
     )
     failure_charge: str | None = option(
@@ -136,8 +136,8 @@ class Options:
     answer_form: str = option(
         WHOLE_SCRIPT,
         _POLICY,
-        "How a script is improved: whole-script writes it anew, search-replace and "
-        "unified-diff edit the one shown.",
+        "How a script is improved: whole-script writes it again in full, "
+        "search-replace and unified-diff edit the one shown.",
     )
     max_prompt_tokens: int | None = option(None, _POLICY, "Longest prompt.")
     max_new_tokens: int | None = option(None, _POLICY, "Longest answer.")

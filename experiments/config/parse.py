@@ -38,7 +38,7 @@ def arms_of(names: Sequence[str], fixed_price: float | None) -> tuple[Arm, ...]:
     """The arms that ``--arms`` lists.
 
     Raises:
-        UsageError: there is no such arm, or the fixed price is missing or in vain.
+        UsageError: there is no such arm, or the fixed price is missing or not needed.
     """
     chosen = [n for n in ARMS if n != "fixed-price" or fixed_price is not None]
     if list(names) != ["all"]:

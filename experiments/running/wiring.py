@@ -59,8 +59,7 @@ def make_hooks(
         limits: of one script; the prompt states the same unless ``stated`` is given.
         split: ``validation``, or ``test`` (the paper's).
         style: of the prompts.
-        count_tokens: of a prompt, template included; None takes four characters for a
-            token.
+        count_tokens: of a prompt with its template; None: four characters a token.
         max_prompt_tokens: the limit; detail is dropped until a prompt fits.
         cores: per slot.
         stated: what prompts say about limits.

@@ -58,7 +58,7 @@ class PretrainSettings:
         checkpoint_every: updates.
         held_out: examples per task in the held-out loss.
         sharpen: factor on the logits of the exported model.
-        start: digest of the model whose weights were taken up; empty: random ones.
+        start: digest of the model whose weights were loaded; empty: random ones.
         tasks: short names; empty: all.
         lengths: of batches; each is a compilation.
     """
@@ -102,7 +102,7 @@ class Training:
         data: prepared tasks.
         settings: what is run.
         start: a model of the same sizes (see ``start_model``), whose weights and
-            tokenizer are taken up. It was exported with the same ``sharpen``.
+            tokenizer are loaded. It was exported with the same ``sharpen``.
 
     Raises:
         TrainingError: the model's sizes differ.

@@ -79,7 +79,7 @@ class Attempt:
 
 @dataclasses.dataclass(frozen=True)
 class StatedLimits:
-    """What the sandbox allows a script; a prompt says nothing else about it.
+    """What the sandbox allows a script; a prompt states only this.
 
     Attributes:
         wall_s: wall-clock limit, seconds.
