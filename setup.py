@@ -38,7 +38,7 @@ REPORT = [
     "pygments>=2.17",
     "scipy>=1.11",
 ]
-DOCS = ["mkdocs-material>=9.5", "mkdocstrings[python]>=0.27"]
+DOCS = ["mkdocs-material>=9.5", "mkdocstrings[python]>=0.27", "ruff>=0.6"]
 RUN = sorted({*PLOT, *SANDBOX, *TASKS, *LLM, *REPORT})
 TEST = sorted(
     {

@@ -24,7 +24,6 @@ CONTENT: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         "itself (`rpg_jax.niw`, ...); the headings say where they are defined.",
         ("rpg_jax",),
         (
-            "rpg_jax.buffer",
             "rpg_jax.adapters.relative",
             "rpg_jax.adapters.trl",
             "rpg_jax.adapters.verl",
