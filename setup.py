@@ -1,9 +1,9 @@
 """Packaging of rpg_jax, sandbox_exec and rpg_tasks.
 
-``bandit``, ``experiments`` and ``benchmarks`` stay out of the wheel: the first two names
-are taken on PyPI (a security linter and an experiment tracker), and a wheel that shipped
-them would overwrite those packages. They run from a checkout or from the unpacked sdist,
-with ``python -m``.
+``bandit``, ``experiments`` and ``benchmarks`` stay out of the wheel: the first two
+names are taken on PyPI (a security linter and an experiment tracker), and a wheel that
+shipped them would overwrite those packages. They run from a checkout or from the
+unpacked sdist, with ``python -m``.
 """
 
 from pathlib import Path
@@ -38,7 +38,7 @@ REPORT = [
     "pygments>=2.17",
     "scipy>=1.11",
 ]
-DOCS = ["mkdocs-material>=9.5", "mkdocstrings[python]>=0.27"]
+DOCS = ["mkdocs-material>=9.5", "mkdocstrings[python]>=0.27", "ruff>=0.6"]
 RUN = sorted({*PLOT, *SANDBOX, *TASKS, *LLM, *REPORT})
 TEST = sorted(
     {
@@ -72,7 +72,12 @@ setup(
         "rpg_jax": ["py.typed"],
         "rpg_jax.llm": ["tiny/*"],
         "sandbox_exec": ["py.typed"],
-        "rpg_tasks": ["py.typed", "tasks.toml", "prompts/templates/*"],
+        "rpg_tasks": [
+            "py.typed",
+            "tasks/*/*.toml",
+            "tasks/*/*.py",
+            "prompts/templates/*",
+        ],
     },
     entry_points={
         "console_scripts": [

@@ -1,4 +1,4 @@
-"""check_wheel.py WHEEL BIN: what the wheel holds, and whether it works where it is alone."""
+"""check_wheel.py WHEEL BIN: what the wheel holds, and whether it works alone."""
 
 import subprocess
 import sys

@@ -6,24 +6,32 @@ show, where UCB needs a bonus tuned to the problem. In a context with an untried
 the first untried one is played.
 """
 
-import jax
 import jax.numpy as jnp
 
-from bandit.base import Agent, Step, first_argmax
+from bandit.base import (
+    Agent,
+    Index,
+    Number,
+    Scalar,
+    Step,
+    check_numbers,
+    check_sizes,
+    first_argmax,
+)
 from bandit.cell_noise import NoisyCells
 
 
 def _update(
     state: NoisyCells,
     step: Step,
-    action: jax.Array,
-    reward: jax.Array,
-    duration: jax.Array,
+    action: Index,
+    reward: Scalar,
+    duration: Scalar,
 ) -> NoisyCells:
     return state.add(step.context, action, reward, duration)
 
 
-def _rate(state: NoisyCells) -> jax.Array:
+def _rate(state: NoisyCells) -> Scalar:
     return state.greedy.rate
 
 
@@ -31,7 +39,7 @@ def imed(
     num_contexts: int,
     num_actions: int,
     *,
-    scale: jax.Array | float = 0.7,
+    scale: Number = 0.7,
     prior_count: float = 1.0,
     prior_sd: float = 0.3,
 ) -> Agent:
@@ -48,10 +56,15 @@ def imed(
       prior_count: degrees of freedom that a cell gets at the pooled variance.
       prior_sd: standard deviation of r - rho delta assumed before any data.
 
+    Raises:
+      ValueError: X or A is below 1, or a hyper-parameter negative or not finite.
+
     Source: Honda and Takemura (2015), for rewards; on relative rewards it is ours.
     """
+    check_sizes(num_contexts, num_actions)
+    check_numbers(scale=scale, prior_count=prior_count, prior_sd=prior_sd)
 
-    def act(state: NoisyCells, step: Step) -> tuple[jax.Array, NoisyCells]:
+    def act(state: NoisyCells, step: Step) -> tuple[Index, NoisyCells]:
         cells = state.cells(step.context)
         value = cells.value(state.greedy.rate)
         best = jnp.where(cells.tried, value, -jnp.inf).max()
@@ -59,8 +72,8 @@ def imed(
         variance = state.variance(
             step.context, prior_count=prior_count, prior_sd=prior_sd
         )
-        evidence = cells.safe_count * gap * gap / (2.0 * scale**2 * variance)
-        index = evidence + jnp.log(cells.safe_count)
+        evidence = cells.safe_visits * gap * gap / (2.0 * scale**2 * variance)
+        index = evidence + jnp.log(cells.safe_visits)
         return first_argmax(jnp.where(cells.tried, -index, jnp.inf)), state
 
     return Agent(
@@ -72,7 +85,7 @@ def posterior_sampling(
     num_contexts: int,
     num_actions: int,
     *,
-    scale: jax.Array | float = 0.7,
+    scale: Number = 0.7,
     prior_count: float = 1.0,
     prior_sd: float = 0.3,
 ) -> Agent:
@@ -85,15 +98,20 @@ def posterior_sampling(
       prior_count: degrees of freedom that a cell gets at the pooled variance.
       prior_sd: standard deviation of r - rho delta assumed before any data.
 
+    Raises:
+      ValueError: X or A is below 1, or a hyper-parameter negative or not finite.
+
     Source: Thompson (1933), on relative rewards.
     """
+    check_sizes(num_contexts, num_actions)
+    check_numbers(scale=scale, prior_count=prior_count, prior_sd=prior_sd)
 
-    def act(state: NoisyCells, step: Step) -> tuple[jax.Array, NoisyCells]:
+    def act(state: NoisyCells, step: Step) -> tuple[Index, NoisyCells]:
         cells = state.cells(step.context)
         variance = state.variance(
             step.context, prior_count=prior_count, prior_sd=prior_sd
         )
-        spread = scale * jnp.sqrt(variance / cells.safe_count)
+        spread = scale * jnp.sqrt(variance / cells.safe_visits)
         sample = cells.value(state.greedy.rate) + spread * step.normals
         return first_argmax(jnp.where(cells.tried, sample, jnp.inf)), state
 

@@ -1,19 +1,25 @@
 """From finished cells to result.csv and curves.csv; figures and tables read only these.
 
 result.csv has one row per (cell, selection): final regret, its paired difference to
-tuned C-UCB with a bootstrap interval, pseudo-regret and the last rate. curves.csv has
-one row per checkpoint of it.
+C-UCB (tuned where tuning ran) with a bootstrap interval, pseudo-regret, the last rate
+and which hyper-parameters were picked at an end of their grid. curves.csv has one row
+per checkpoint of it.
 """
 
 import csv
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from scipy import stats
+from jaxtyping import Float
 
+from bandit.registry import Tune
 from bandit.sweep import Cell, CellResult
+
+#: A row of a table: numbers and names by column.
+Row = dict[str, Any]
 
 REFERENCE = "cucb-tuned"
 RESAMPLES = 5_000
@@ -25,6 +31,7 @@ RESULT_FIELDS = (
     "label",
     "selection",
     "hyper",
+    "at_edge",
     "steps",
     "trials",
     "regret_mean",
@@ -56,21 +63,42 @@ CURVE_FIELDS = (
 )
 
 
-def standard_error(values: np.ndarray) -> np.ndarray:
-    """Standard error of the mean along the last axis; nan for a single trial."""
+def standard_error(
+    values: Float[np.ndarray, "*rows trials"],
+) -> Float[np.ndarray, "*rows"]:
+    """Standard error of the mean along the last axis; nan for a single trial.
+
+    Raises:
+      ValueError: there is no trial.
+    """
+    values = np.asarray(values, np.float64)
+    if values.ndim < 1 or values.shape[-1] < 1:
+        raise ValueError("need at least one trial")
     if values.shape[-1] < 2:
         return np.full(values.shape[:-1], np.nan)
-    return stats.sem(values, axis=-1)
+    deviation = np.std(values, axis=-1, ddof=1)
+    return np.asarray(deviation / np.sqrt(values.shape[-1]))
 
 
 def bootstrap_interval(
-    differences: np.ndarray, *, level: float = 0.95
+    differences: Float[np.ndarray, " trials"], *, level: float = 0.95
 ) -> tuple[float, float]:
-    """Percentile bootstrap interval of a mean of paired differences, [S]."""
-    if len(differences) < 2:
+    """Percentile bootstrap interval of a mean of paired differences.
+
+    nan for fewer than two trials, or where a difference is not finite.
+
+    Raises:
+      ValueError: level is not in (0, 1), or the differences are no vector.
+    """
+    differences = np.asarray(differences, np.float64)
+    if differences.ndim != 1 or not 0 < level < 1:
+        raise ValueError("need a vector of differences and a level in (0, 1)")
+    if len(differences) < 2 or not np.isfinite(differences).all():
         return float("nan"), float("nan")
     if np.ptp(differences) == 0:
         return float(differences[0]), float(differences[0])
+    from scipy import stats  # half a second, and only finished runs need it
+
     interval = stats.bootstrap(
         (differences,),
         np.mean,
@@ -82,45 +110,64 @@ def bootstrap_interval(
     return float(interval.low), float(interval.high)
 
 
-def _reference_regret(
-    cells: dict[Cell, CellResult], cell: Cell
-) -> dict[str, np.ndarray]:
-    """Final regret [S] of tuned C-UCB on the cell's instance, by selection."""
-    for other, result in cells.items():
-        same = (other.env, other.num_arms, other.num_contexts) == (
-            cell.env,
-            cell.num_arms,
-            cell.num_contexts,
-        )
-        if same and other.agent.name == REFERENCE:
-            return dict(zip(result.selection, result.regret[-1], strict=True))
-    return {}
+def _references(
+    cells: Mapping[Cell, CellResult],
+) -> dict[tuple[str, int, int], dict[str, Float[np.ndarray, " trials"]]]:
+    """Final regret of C-UCB, by place and selection."""
+    return {
+        cell.place: dict(zip(result.selection, result.regret[-1], strict=True))
+        for cell, result in cells.items()
+        if cell.agent.name == REFERENCE
+    }
 
 
-def result_rows(cells: dict[Cell, CellResult]) -> Iterable[dict]:
-    """Rows of result.csv; numbers are floats, missing ones are nan."""
+def _difference(
+    regret: Float[np.ndarray, " trials"],
+    selection: str,
+    reference: Mapping[str, Float[np.ndarray, " trials"]],
+) -> tuple[float, float, float]:
+    """Mean paired difference to C-UCB, and its interval; nan without C-UCB."""
+    # An agent without a grid is compared with C-UCB as the paper selects it.
+    other = reference.get(selection, reference.get("median"))
+    if other is None and reference:
+        other = next(iter(reference.values()))
+    if other is None or len(other) != len(regret):
+        return np.nan, np.nan, np.nan
+    return float(np.mean(regret - other)), *bootstrap_interval(regret - other)
+
+
+def result_rows(
+    cells: Mapping[Cell, CellResult], *, tune: Tune = "paper"
+) -> Iterator[Row]:
+    """Rows of result.csv; numbers are floats, missing ones are nan.
+
+    Args:
+      cells: finished cells.
+      tune: the grid that tuned cells searched.
+    """
+    references = _references(cells)
     for cell, result in cells.items():
-        reference = _reference_regret(cells, cell)
+        reference = references.get(cell.place, {})
         for g, selection in enumerate(result.selection):
             regret, pseudo = result.regret[-1, g], result.pseudo_regret[-1, g]
-            # An agent without a grid is compared with C-UCB as the paper selects it.
-            other = reference.get(selection, reference.get("median"))
-            if other is None and reference:
-                other = next(iter(reference.values()))
-            if other is None or len(other) != len(regret):
-                diff, (low, high) = np.nan, (np.nan, np.nan)
-            else:
-                diff = float(np.mean(regret - other))
-                low, high = bootstrap_interval(regret - other)
+            diff, low, high = _difference(regret, selection, reference)
+            steps = int(result.steps[-1])
+            edge = cell.agent.at_edge(
+                result.hyper[g],
+                num_contexts=cell.num_contexts,
+                num_steps=steps,
+                tune="none" if selection == "default" else tune,
+            )
             yield {
                 "env": cell.env,
                 "num_arms": cell.num_arms,
                 "num_contexts": cell.num_contexts,
                 "agent": cell.agent.name,
-                "label": cell.agent.label,
+                "label": cell.agent.title(selection),
                 "selection": selection,
                 "hyper": json.dumps(result.hyper[g]),
-                "steps": int(result.steps[-1]),
+                "at_edge": " ".join(edge),
+                "steps": steps,
                 "trials": len(regret),
                 "regret_mean": float(regret.mean()),
                 "regret_se": float(standard_error(regret)),
@@ -137,7 +184,7 @@ def result_rows(cells: dict[Cell, CellResult]) -> Iterable[dict]:
             }
 
 
-def curve_rows(cells: dict[Cell, CellResult]) -> Iterable[dict]:
+def curve_rows(cells: Mapping[Cell, CellResult]) -> Iterator[Row]:
     """Rows of curves.csv."""
     for cell, result in cells.items():
         for g, selection in enumerate(result.selection):
@@ -159,7 +206,7 @@ def curve_rows(cells: dict[Cell, CellResult]) -> Iterable[dict]:
                 }
 
 
-def write_csv(path: Path, fields: list[str], rows: Iterable[dict]) -> None:
+def write_csv(path: Path, fields: Sequence[str], rows: Iterable[Row]) -> None:
     """Writes rows under another name first, so that a reader never sees half a file."""
     partial = path.with_suffix(".partial")
     with partial.open("w", newline="", encoding="utf-8") as file:
@@ -172,7 +219,7 @@ def write_csv(path: Path, fields: list[str], rows: Iterable[dict]) -> None:
     partial.replace(path)
 
 
-def read_csv(path: Path) -> list[dict]:
+def read_csv(path: Path) -> list[Row]:
     """Reads rows back, numbers as int or float.
 
     Raises:

@@ -7,26 +7,36 @@ them. A step of a trial is ``act`` then ``update``; both are pure.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
+import chex
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
 
 State = Any
+#: One float, one index, one truth value; of one trial, or of many under vmap.
+Scalar = Float[Array, ""]
+Index = Int[Array, ""]
+Flag = Bool[Array, ""]
+#: A float or what is traced in its place: a hyper-parameter.
+Number = Scalar | float
+#: A value per action, [A]; the last is SKIP's.
+PerAction = Float[Array, " actions"]
 
 
 class Step(NamedTuple):
     """What an agent is told before it acts.
 
     Attributes:
-      t: number of this decision, counted from 1, float32 [].
-      context: x, int32 [].
-      uniform: a U(0, 1) draw for the action, [].
-      normals: standard normals, [num_normals] (empty for most agents).
+      t: number of this decision, counted from 1, float32.
+      context: x.
+      uniform: a U(0, 1) draw for the action.
+      normals: standard normals, as many as the agent asked for (most want none).
     """
 
-    t: jax.Array
-    context: jax.Array
-    uniform: jax.Array
-    normals: jax.Array
+    t: Scalar
+    context: Index
+    uniform: Scalar
+    normals: Float[Array, " num_normals"]
 
 
 class Agent(NamedTuple):
@@ -34,16 +44,16 @@ class Agent(NamedTuple):
 
     Attributes:
       init: () -> state.
-      act: (state, step) -> (action, state); action is int32 [], SKIP is A - 1.
+      act: (state, step) -> (action, state); action is int32, SKIP is A - 1.
       update: (state, step, action, reward, duration) -> state.
       rate: state -> the rate the agent charges for time, reward per second.
       num_normals: normals it wants at each decision.
     """
 
     init: Callable[[], State]
-    act: Callable[[State, Step], tuple[jax.Array, State]]
-    update: Callable[[State, Step, jax.Array, jax.Array, jax.Array], State]
-    rate: Callable[[State], jax.Array]
+    act: Callable[[State, Step], tuple[Index, State]]
+    update: Callable[[State, Step, Index, Scalar, Scalar], State]
+    rate: Callable[[State], Scalar]
     num_normals: int = 0
 
 
@@ -51,65 +61,111 @@ class CellSums(NamedTuple):
     """Sums of one context's cells, as rows of one array so that a step touches it once.
 
     Attributes:
-      reward: sum of rewards, [A].
-      duration: sum of durations in seconds, [A].
-      count: number of samples, [A].
+      reward: sum of rewards.
+      duration: sum of durations in seconds.
+      visits: number of samples.
     """
 
-    reward: jax.Array
-    duration: jax.Array
-    count: jax.Array
+    reward: PerAction
+    duration: PerAction
+    visits: PerAction
 
     @property
-    def tried(self) -> jax.Array:
-        """Whether the cell has a sample, bool [A]."""
-        return self.count > 0
+    def tried(self) -> Bool[Array, " actions"]:
+        """Whether the cell has a sample."""
+        return self.visits > 0
 
     @property
-    def safe_count(self) -> jax.Array:
-        """The count, 1 for an untried cell: safe to divide by, [A]."""
-        return jnp.maximum(self.count, 1.0)
+    def safe_visits(self) -> PerAction:
+        """The number of samples, 1 for an untried cell: safe to divide by."""
+        return jnp.maximum(self.visits, 1.0)
 
-    def add(
-        self, action: jax.Array, reward: jax.Array, duration: jax.Array
-    ) -> "CellSums":
+    def add(self, action: Index, reward: Scalar, duration: Scalar) -> "CellSums":
         """The sums after one more sample of an action."""
         # Dense and vectorised: a row is short, and one scatter of the whole row by
         # the caller is cheaper on CPU than three scatters of one element each.
-        chosen = one_hot(action, self.count.shape[-1])
+        chosen = one_hot(action, self.visits.shape[-1])
         return CellSums(
             self.reward + chosen * reward,
             self.duration + chosen * duration,
-            self.count + chosen,
+            self.visits + chosen,
         )
 
-    def value(self, rate: jax.Array) -> jax.Array:
-        """Mean relative reward (sum r - rate sum delta)/n; 0 where untried, [A]."""
-        return (self.reward - rate * self.duration) / self.safe_count
+    def value(self, rate: Number) -> PerAction:
+        """Mean relative reward (sum r - rate sum delta)/n; 0 where untried."""
+        return (self.reward - rate * self.duration) / self.safe_visits
 
 
-def one_hot(index: jax.Array, size: int) -> jax.Array:
-    """Float one-hot vector of an index, [size]."""
+def one_hot(index: Index, size: int) -> Float[Array, " size"]:
+    """Float one-hot vector of an index.
+
+    Raises:
+      ValueError: size < 1.
+    """
+    if size < 1:
+        raise ValueError(f"size must be at least 1, got {size}")
     return (jnp.arange(size) == index).astype(jnp.float32)
 
 
-def first_argmax(values: jax.Array) -> jax.Array:
-    """Index of the first largest entry of [A], int32 [].
+def first_argmax(values: PerAction) -> Index:
+    """Index of the first largest entry, int32.
 
     Several times faster than ``jnp.argmax`` on XLA's CPU backend. NaN anywhere would
     give the out-of-range index A, which the clip turns into the last action.
+
+    Raises:
+      ValueError: no entry.
     """
-    size = values.shape[-1]
+    size = _length(values)
     hits = jnp.where(values == values.max(), jnp.arange(size), size)
     return jnp.minimum(hits.min(), size - 1).astype(jnp.int32)
 
 
-def categorical(uniform: jax.Array, probabilities: jax.Array) -> jax.Array:
-    """Inverse-CDF draw from (possibly unnormalised) probabilities [A], int32 []."""
+def _length(values: PerAction) -> int:
+    """A of a vector over actions."""
+    chex.assert_rank(values, 1)
+    if values.shape[0] < 1:
+        raise ValueError("need at least one action")
+    return values.shape[0]
+
+
+def categorical(uniform: Scalar, probabilities: PerAction) -> Index:
+    """Inverse-CDF draw from probabilities that need not add up to 1, int32.
+
+    Raises:
+      ValueError: no entry.
+    """
+    size = _length(probabilities)
     cumulative = jnp.cumsum(probabilities)
     # <= : at u = 0 an action without probability is not drawn.
     below = cumulative <= uniform * cumulative[-1]
-    return jnp.minimum(below.sum(), probabilities.shape[-1] - 1).astype(jnp.int32)
+    return jnp.minimum(below.sum(), size - 1).astype(jnp.int32)
+
+
+def check_sizes(num_contexts: int, num_actions: int) -> None:
+    """Refuses an empty problem.
+
+    Raises:
+      ValueError: X < 1 or A < 1.
+    """
+    if num_contexts < 1 or num_actions < 1:
+        raise ValueError(
+            f"need at least 1 context and 1 action, got {num_contexts} and "
+            f"{num_actions}"
+        )
+
+
+def check_numbers(**values: Number) -> None:
+    """Refuses hyper-parameters that are negative or not finite; traced ones pass.
+
+    Raises:
+      ValueError: the message names the first such hyper-parameter.
+    """
+    for name, value in values.items():
+        if isinstance(value, int | float | np.ndarray | np.generic) and not (
+            np.isfinite(value).all() and np.all(value >= 0)
+        ):
+            raise ValueError(f"{name} must be finite and at least 0, got {value}")
 
 
 class GreedyRate(NamedTuple):
@@ -120,32 +176,33 @@ class GreedyRate(NamedTuple):
     rho = sum_x rbar(x, u(x)) / sum_x dbar(x, u(x)) with u greedy for rbar - rho dbar.
 
     Attributes:
-      reward: mean reward of each context's greedy cell, 0 if unvisited, [X].
-      duration: its mean duration in seconds, 0 if unvisited, [X].
-      rate: the plug-in rate, floored at 0, [].
+      reward: mean reward of each context's greedy cell, 0 if unvisited.
+      duration: its mean duration in seconds, 0 if unvisited.
+      rate: the plug-in rate, floored at 0.
     """
 
-    reward: jax.Array
-    duration: jax.Array
-    rate: jax.Array
+    reward: Float[Array, " contexts"]
+    duration: Float[Array, " contexts"]
+    rate: Scalar
 
     @classmethod
     def empty(cls, num_contexts: int) -> "GreedyRate":
         """Before any data: rate 0."""
+        check_sizes(num_contexts, 1)
         zeros = jnp.zeros(num_contexts)
         return cls(zeros, zeros, jnp.zeros(()))
 
-    def refresh(self, context: jax.Array, cells: CellSums) -> "GreedyRate":
+    def refresh(self, context: Index, cells: CellSums) -> "GreedyRate":
         """Dinkelbach's step after the visited context's cells changed.
 
         Args:
-          context: x, int [].
+          context: x.
           cells: that context's sums, with at least one cell tried.
         """
         value = jnp.where(cells.tried, cells.value(self.rate), -jnp.inf)
         greedy = first_argmax(value)
-        count = cells.count[greedy]
-        reward = self.reward.at[context].set(cells.reward[greedy] / count)
-        duration = self.duration.at[context].set(cells.duration[greedy] / count)
+        visits = cells.visits[greedy]
+        reward = self.reward.at[context].set(cells.reward[greedy] / visits)
+        duration = self.duration.at[context].set(cells.duration[greedy] / visits)
         rate = jnp.maximum(reward.sum() / duration.sum(), 0.0)
         return GreedyRate(reward, duration, rate)

@@ -1,49 +1,94 @@
 """The C-UCB agent of Gyorgy et al. (2007)."""
 
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from bandit import cucb, cucb_certified
-from bandit.base import Agent, CellSums, Step
+from bandit import cucb
+from bandit.base import (
+    Agent,
+    CellSums,
+    Index,
+    Number,
+    Scalar,
+    Step,
+    check_numbers,
+    check_sizes,
+)
+from bandit.cucb_methods import MAX_EXACT_CONTEXTS, Method, Rate, Sample, method_of
 from bandit.ucb import log_one_plus_policies, ucb_action
 
-#: Contexts up to which the maximum over policies is exact.
-MAX_EXACT_CONTEXTS = 4
-#: Decisions after which the sampled policies' sums are made anew.
-RECOUNT_EVERY = 1024
-Rate = Literal["exact", "approximate", "pool", "fresh"]
+__all__ = ["MAX_EXACT_CONTEXTS", "CUCBState", "cucb_agent"]
 
 
 class CUCBState(NamedTuple):
     """Cells, what the rate is computed from, and the rate.
 
     Attributes:
-      table: cell sums (reward, duration, count), [X, 3, A].
+      table: cell sums (reward, duration, count).
       search: RateBounds, the Pool of sampled policies, or () for fresh ones.
-      rate: lambda of the last decision, reward per second, [].
-      searches: exact searches so far, [].
+      rate: lambda of the last decision, reward per second.
+      searches: exact searches so far.
     """
 
-    table: jax.Array
+    table: Float[Array, "contexts 3 actions"]
     search: Any
-    rate: jax.Array
-    searches: jax.Array
+    rate: Scalar
+    searches: Scalar
 
 
-def _noise_key(step: Step) -> jax.Array:
-    """A key of the decision's own, from its uniform draw."""
-    bits = jax.lax.bitcast_convert_type(step.uniform, jnp.uint32)
-    return jax.random.fold_in(jax.random.key(1), bits)
+class _Constants(NamedTuple):
+    """Both scales, and log(1 + |U|) of the full class."""
+
+    c1: Number
+    c2: Number
+    log_all: float
+
+    def logs(self, method: Method, step: Step) -> tuple[Scalar, Scalar]:
+        """C = 2 c1 L of the rate, and L of the bonus."""
+        log_t = jnp.log(jnp.maximum(step.t, 2.0))
+        penalty = 2.0 * self.c1 * (log_t + 0.5 * method.log_policies)
+        return penalty, log_t + 0.5 * self.log_all
+
+
+def _act(
+    method: Method, constants: _Constants, state: CUCBState, step: Step
+) -> tuple[Index, CUCBState]:
+    cells = CellSums(*state.table[step.context])
+    penalty, log_term = constants.logs(method, step)
+    level, search, searched = method.level(
+        state.search, state.table, penalty, log_term, cells, step
+    )
+    action = ucb_action(cells, level, constants.c2, log_term)
+    searches = state.searches + searched
+    return action, CUCBState(state.table, search, level, searches)
+
+
+def _update(
+    method: Method,
+    constants: _Constants,
+    state: CUCBState,
+    step: Step,
+    action: Index,
+    reward: Scalar,
+    duration: Scalar,
+) -> CUCBState:
+    old = state.table[step.context]
+    new = jnp.stack(CellSums(*old).add(action, reward, duration))
+    table = state.table.at[step.context].set(new)
+    penalty, _ = constants.logs(method, step)
+    sample = Sample(step, action, reward, duration, old, new, table, penalty)
+    return state._replace(table=table, search=method.follow(state.search, sample))
 
 
 def cucb_agent(
     num_contexts: int,
     num_actions: int,
     *,
-    c1: jax.Array | float,
-    c2: jax.Array | float,
+    c1: Number,
+    c2: Number,
     rate: Rate | None = None,
     num_policies: int = cucb.NUM_SAMPLED,
 ) -> Agent:
@@ -67,80 +112,25 @@ def cucb_agent(
         paper beyond 4 contexts) and 'pool' redraws them in the visited context only, at
         a fraction of the cost. Default: 'exact' up to 4 contexts, then 'pool'.
 
-    Raises:
-      ValueError: 'exact' beyond 4 contexts.
-    """
-    if rate is None:
-        rate = "exact" if num_contexts <= MAX_EXACT_CONTEXTS else "pool"
-    if rate == "exact" and num_contexts > MAX_EXACT_CONTEXTS:
-        raise ValueError(
-            f"the exact maximum is for up to {MAX_EXACT_CONTEXTS} contexts, not "
-            f"{num_contexts}: use rate='pool'"
-        )
-    log_all = log_one_plus_policies(num_contexts, num_actions)
-    bounded = rate in ("exact", "approximate")
-    log_inside = log_all if bounded else log_one_plus_policies(1, cucb.NUM_SAMPLED)
+      num_policies: policies of the pool.
 
-    def logs(step: Step) -> tuple[jax.Array, jax.Array]:
-        """C = 2 c1 L of the rate, and L of the bonus."""
-        log_t = jnp.log(jnp.maximum(step.t, 2.0))
-        return 2.0 * c1 * (log_t + 0.5 * log_inside), log_t + 0.5 * log_all
+    Raises:
+      ValueError: 'exact' beyond 4 contexts, X or A below 1, or a constant that is
+        negative or not finite.
+    """
+    check_sizes(num_contexts, num_actions)
+    check_numbers(c1=c1, c2=c2)
+    method = method_of(rate, num_contexts, num_actions, c2, num_policies)
+    constants = _Constants(c1, c2, log_one_plus_policies(num_contexts, num_actions))
 
     def init() -> CUCBState:
-        search = ()
-        if bounded:
-            search = cucb_certified.RateBounds.empty(num_contexts)
-        elif rate == "pool":
-            search = cucb.empty_pool(num_contexts, num_policies)
         table = jnp.zeros((num_contexts, 3, num_actions))
-        return CUCBState(table, search, jnp.asarray(cucb.FLOOR), jnp.zeros(()))
+        floor = jnp.asarray(cucb.FLOOR)
+        return CUCBState(table, method.empty(), floor, jnp.zeros(()))
 
-    def act(state: CUCBState, step: Step) -> tuple[jax.Array, CUCBState]:
-        cells = CellSums(*state.table[step.context])
-        penalty, log_term = logs(step)
-        search, searches = state.search, state.searches
-        if bounded:
-            level, upper = search.enclose(state.table, penalty)
-        if rate == "exact":
-            # Where an action is untried both arg maxes are the first untried one.
-            low = ucb_action(cells, level, c2, log_term)
-            high = ucb_action(cells, upper, c2, log_term)
-            # An infinite rate would make all actions equal, and prove nothing.
-            needed = (low != high) | (jnp.isinf(upper) & cells.tried.all())
-            found, search = cucb_certified.search(search, state.table, penalty, needed)
-            level = jnp.where(needed, found, level)
-            searches = searches + needed.astype(jnp.float32)
-        elif rate == "pool":
-            level = cucb.pool_rate(search, penalty)
-        elif rate == "fresh":
-            level = cucb.sampled_rate(_noise_key(step), state.table, penalty)
-        action = ucb_action(cells, level, c2, log_term)
-        return action, CUCBState(state.table, search, level, searches)
-
-    def update(
-        state: CUCBState,
-        step: Step,
-        action: jax.Array,
-        reward: jax.Array,
-        duration: jax.Array,
-    ) -> CUCBState:
-        old = state.table[step.context]
-        new = jnp.stack(CellSums(*old).add(action, reward, duration))
-        table = state.table.at[step.context].set(new)
-        search = state.search
-        if bounded:
-            penalty, _ = logs(step)
-            search = search.add(table, step.context, action, reward, duration, penalty)
-        elif rate == "pool":
-            uniform = jax.random.uniform(_noise_key(step))
-            search = cucb.refresh_pool(search, uniform, step.context, old, new)
-            # t is shared by all trials, so under vmap this stays a branch.
-            search = jax.lax.cond(
-                step.t % RECOUNT_EVERY == 0,
-                lambda pool: cucb.recount_pool(pool, table),
-                lambda pool: pool,
-                search,
-            )
-        return state._replace(table=table, search=search)
-
-    return Agent(init, act, update, lambda state: state.rate)
+    return Agent(
+        init,
+        partial(_act, method, constants),
+        partial(_update, method, constants),
+        lambda state: state.rate,
+    )

@@ -23,13 +23,16 @@ of ``cucb_exact`` run, for those trials alone; it makes both bounds equal to lam
 Every decision is therefore the one that the exact maximum gives, up to rounding.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
+from jaxtyping import Array, Bool, Float, Int
 
-from bandit.base import first_argmax
+from bandit.base import Flag, Index, Scalar, check_sizes, first_argmax
 from bandit.cucb_exact import exact_max
 from bandit.cucb_policies import penalised_rate
 
@@ -45,35 +48,38 @@ class RateBounds(NamedTuple):
     """What encloses lambda between searches.
 
     Attributes:
-      policy: the incumbent, int32 [X].
-      upper: U, at least lambda, [].
-      top_ratio: max_a R/D of each context's tried cells, 0 before any, [X].
-      top_count: max_a n of each context, [X].
+      policy: the incumbent.
+      upper: U, at least lambda.
+      top_ratio: max_a R/D of each context's tried cells, 0 before any.
+      top_count: max_a n of each context.
     """
 
-    policy: jax.Array
-    upper: jax.Array
-    top_ratio: jax.Array
-    top_count: jax.Array
+    policy: Int[Array, " contexts"]
+    upper: Scalar
+    top_ratio: Float[Array, " contexts"]
+    top_count: Float[Array, " contexts"]
 
     @classmethod
     def empty(cls, num_contexts: int) -> "RateBounds":
         """Before any decision: nothing is known from above."""
+        check_sizes(num_contexts, 1)
         zeros = jnp.zeros(num_contexts)
         policy = jnp.zeros(num_contexts, jnp.int32)
         return cls(policy, jnp.asarray(jnp.inf), zeros, zeros)
 
     def enclose(
-        self, table: jax.Array, penalty: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
+        self, table: Float[Array, "contexts 3 actions"], penalty: Scalar
+    ) -> tuple[Scalar, Scalar]:
         """Lower and upper bound of lambda, both at least 1e-9.
 
         Args:
-          table: cell sums (reward, duration, count), [X, 3, A].
-          penalty: C = 2 c1 L, [].
+          table: cell sums (reward, duration, count).
+          penalty: C = 2 c1 L.
         """
+        chex.assert_shape(table, (self.policy.shape[0], 3, None))
         chosen = table[jnp.arange(table.shape[0]), :, self.policy]
-        lower = jnp.maximum(penalised_rate(*chosen.sum(axis=0), penalty), FLOOR)
+        sum_r, sum_d, visits = chosen.sum(axis=0)
+        lower = jnp.maximum(penalised_rate(sum_r, sum_d, visits, penalty), FLOOR)
         total = jnp.maximum(self.top_count.sum(), 1.0)
         crude = self.top_ratio.max() * (1 + _ROUNDING) - jnp.sqrt(penalty / total)
         upper = jnp.minimum(self.upper, crude + _ROUNDING * jnp.sqrt(penalty / total))
@@ -81,22 +87,22 @@ class RateBounds(NamedTuple):
 
     def add(
         self,
-        table: jax.Array,
-        context: jax.Array,
-        action: jax.Array,
-        reward: jax.Array,
-        duration: jax.Array,
-        penalty: jax.Array,
+        table: Float[Array, "contexts 3 actions"],
+        context: Index,
+        action: Index,
+        reward: Scalar,
+        duration: Scalar,
+        penalty: Scalar,
     ) -> "RateBounds":
         """The bounds after a sample.
 
         Args:
-          table: cell sums with the sample in them, [X, 3, A].
-          context: x, int [].
-          action: a, int [].
-          reward: r, [].
-          duration: delta in seconds, [].
-          penalty: C at the decision, [].
+          table: cell sums with the sample in them.
+          context: x.
+          action: a.
+          reward: r.
+          duration: delta in seconds.
+          penalty: C at the decision.
         """
         row = table[context]
         count, seconds = row[2, action], row[1, action]
@@ -110,7 +116,8 @@ class RateBounds(NamedTuple):
         upper = jnp.where(count > 1.0, upper, jnp.inf)
         chosen = table[jnp.arange(table.shape[0]), :, self.policy]
         rest = chosen.sum(axis=0) - chosen[context]
-        values = penalised_rate(*(rest[:, None] + row), penalty)
+        sum_r, sum_d, visits = rest[:, None] + row
+        values = penalised_rate(sum_r, sum_d, visits, penalty)
         tried = row[2] > 0
         best = first_argmax(jnp.where(tried, values, -jnp.inf))
         ratio = jnp.where(tried, row[0] / jnp.where(tried, row[1], 1.0), 0.0).max()
@@ -122,19 +129,29 @@ class RateBounds(NamedTuple):
         )
 
 
+#: Value [N] and policy [N, X] of each trial.
+_Found = tuple[Float[Array, " trials"], Int[Array, "trials contexts"]]
+
+
 @custom_vmap
-def _search(table, penalty, policy, needed):
-    """Exact search of the needed trials, GROUP at a time; [N, ...] trials first."""
+def _search(
+    table: Float[Array, "trials contexts 3 actions"],
+    penalty: Float[Array, " trials"],
+    policy: Int[Array, "trials contexts"],
+    needed: Bool[Array, " trials"],
+) -> _Found:
+    """Exact search of the needed trials, GROUP at a time; trials first."""
     trials = table.shape[0]
     size = min(GROUP, trials)
+    State = tuple[Array, Array, Array]
 
-    def group(state):
+    def group(state: State) -> State:
         value, policy, pending = state
         index = jnp.nonzero(pending, size=size, fill_value=trials)[0].astype(jnp.int32)
         own = jnp.minimum(index, trials - 1)  # padding repeats a trial, then drops
-        columns = jnp.transpose(table[own], (2, 1, 3, 0))
+        sum_r, sum_d, visits = jnp.transpose(table[own], (2, 1, 3, 0))
         found, best, _ = exact_max(
-            *columns, penalty[own], policy[own].T, floor=FLOOR, lanes=8
+            sum_r, sum_d, visits, penalty[own], policy[own].T, floor=FLOOR, lanes=8
         )
         return (
             value.at[index].set(found, mode="drop"),
@@ -143,32 +160,38 @@ def _search(table, penalty, policy, needed):
         )
 
     state = (jnp.zeros_like(penalty), policy, needed)
-    return jax.lax.while_loop(lambda s: s[2].any(), group, state)[:2]
+    value, policy, _ = jax.lax.while_loop(lambda s: s[2].any(), group, state)
+    return value, policy
 
 
 @_search.def_vmap
-def _search_rule(axis_size, in_batched, *args):
-    args = [
+def _search_rule(
+    axis_size: int, in_batched: Sequence[bool], *args: Array
+) -> tuple[_Found, tuple[bool, bool]]:
+    whole = [
         arg if batched else jnp.broadcast_to(arg[None], (axis_size, *arg.shape))
         for arg, batched in zip(args, in_batched, strict=True)
     ]
-    trials = args[1].shape[1]
-    flat = [arg.reshape(axis_size * trials, *arg.shape[2:]) for arg in args]
+    trials = whole[1].shape[1]
+    flat = [arg.reshape(axis_size * trials, *arg.shape[2:]) for arg in whole]
     value, policy = _search(*flat)
     shape = (axis_size, trials)
     return (value.reshape(shape), policy.reshape(*shape, -1)), (True, True)
 
 
 def search(
-    bounds: RateBounds, table: jax.Array, penalty: jax.Array, needed: jax.Array
-) -> tuple[jax.Array, RateBounds]:
+    bounds: RateBounds,
+    table: Float[Array, "contexts 3 actions"],
+    penalty: Scalar,
+    needed: Flag,
+) -> tuple[Scalar, RateBounds]:
     """lambda by exact search where needed, and bounds that say so; vmap it.
 
     Args:
       bounds: of one trial.
-      table: cell sums, [X, 3, A], X <= 4.
-      penalty: C = 2 c1 L, [].
-      needed: whether to search, bool [].
+      table: cell sums, X <= 4.
+      penalty: C = 2 c1 L.
+      needed: whether to search.
 
     Returns:
       lambda (0 where not searched) and the bounds.

@@ -4,12 +4,25 @@ The paper argues from NPG to PPO and shows NPG alone on the bandit; this is the 
 curve, with the same cells, prices and policy class.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
 
-from bandit.base import Agent, CellSums, Step, categorical, first_argmax
+from bandit.base import (
+    Agent,
+    CellSums,
+    Index,
+    Number,
+    Scalar,
+    Step,
+    categorical,
+    check_numbers,
+    check_sizes,
+    first_argmax,
+)
 from bandit.prices import Decision, Price
 from rpg_jax import updates
 
@@ -21,15 +34,15 @@ class PPOState(NamedTuple):
     """Policy, cells, the batch in collection and the price's state.
 
     Attributes:
-      logits: [X, A].
-      table: cell sums (reward, duration, count), [X, 3, A].
-      taken: contexts and actions of the last BATCH decisions, int32 [BATCH, 2].
+      logits: of the policy.
+      table: cell sums (reward, duration, count).
+      taken: contexts and actions of the last BATCH decisions.
       price: state of the price.
     """
 
-    logits: jax.Array
-    table: jax.Array
-    taken: jax.Array
+    logits: Float[Array, "contexts actions"]
+    table: Float[Array, "contexts 3 actions"]
+    taken: Int[Array, "batch 2"]
     price: Any
 
 
@@ -37,7 +50,7 @@ def tabular_ppo(
     num_contexts: int,
     num_actions: int,
     *,
-    step_size: jax.Array | float,
+    step_size: Number,
     price: Price,
     clip_eps: float = 0.2,
     num_epochs: int = 4,
@@ -55,66 +68,72 @@ def tabular_ppo(
       clip_eps: half-width of the ratio's trust region.
       num_epochs: gradient steps on each batch.
 
+    Raises:
+      ValueError: X or A is below 1, or a hyper-parameter is out of its range.
+
     Source: Schulman et al. (2017).
     """
+    check_sizes(num_contexts, num_actions)
+    check_numbers(step_size=step_size, clip_eps=clip_eps)
+    _check_epochs(num_epochs)
 
     def init() -> PPOState:
-        return PPOState(
-            logits=jnp.zeros((num_contexts, num_actions)),
-            table=jnp.zeros((num_contexts, 3, num_actions)),
-            taken=jnp.zeros((BATCH, 2), jnp.int32),
-            price=price.init(),
-        )
+        logits = jnp.zeros((num_contexts, num_actions))
+        table = jnp.zeros((num_contexts, 3, num_actions))
+        return PPOState(logits, table, jnp.zeros((BATCH, 2), jnp.int32), price.init())
 
-    def act(state: PPOState, step: Step) -> tuple[jax.Array, PPOState]:
+    def act(state: PPOState, step: Step) -> tuple[Index, PPOState]:
         logits = state.logits[step.context]
-        action = categorical(step.uniform, jnp.exp(logits - logits.max()))
-        return action, state
+        return categorical(step.uniform, jnp.exp(logits - logits.max())), state
 
-    def improve(state: PPOState) -> jax.Array:
-        cells = CellSums(*jnp.moveaxis(state.table, 1, 0))
-        q_values = cells.value(price.rate(state.price))
-        policy = jax.nn.softmax(state.logits)
-        advantage = q_values - (policy * q_values).sum(-1, keepdims=True)
-        context, action = state.taken[:, 0], state.taken[:, 1]
-        return updates.ppo(
-            state.logits,
-            context,
-            action,
-            advantage[context, action],
-            jnp.ones(BATCH, bool),
-            step_size=step_size,
-            clip_eps=clip_eps,
-            num_epochs=num_epochs,
-        )
+    ascended = partial(_ascended, price, step_size, clip_eps, num_epochs)
 
     def update(
-        state: PPOState,
-        step: Step,
-        action: jax.Array,
-        reward: jax.Array,
-        duration: jax.Array,
+        state: PPOState, step: Step, action: Index, reward: Scalar, duration: Scalar
     ) -> PPOState:
         cells = CellSums(*state.table[step.context]).add(action, reward, duration)
-        decision = Decision(
-            t=step.t,
-            context=step.context,
-            action=action,
-            reward=reward,
-            duration=duration,
-            is_greedy=action == first_argmax(state.logits[step.context]),
-            uniform=step.uniform,
-            cells=cells,
-        )
+        is_greedy = action == first_argmax(state.logits[step.context])
+        decision = Decision.of(step, action, reward, duration, is_greedy, cells)
         slot = jnp.mod(step.t, BATCH).astype(jnp.int32)
-        state = PPOState(
-            logits=state.logits,
+        state = state._replace(
             table=state.table.at[step.context].set(jnp.stack(cells)),
             taken=state.taken.at[slot].set(jnp.stack([step.context, action])),
             price=price.update(state.price, decision),
         )
+
         # t is shared by all trials, so under vmap this stays a branch.
-        logits = jax.lax.cond(slot == 0, improve, lambda s: s.logits, state)
+        logits = jax.lax.cond(slot == 0, ascended, lambda s: s.logits, state)
         return state._replace(logits=logits)
 
     return Agent(init, act, update, lambda state: price.rate(state.price))
+
+
+def _check_epochs(num_epochs: int) -> None:
+    if num_epochs < 1:
+        raise ValueError(f"num_epochs must be at least 1, got {num_epochs}")
+
+
+def _ascended(
+    price: Price, step_size: Number, clip_eps: float, num_epochs: int, state: PPOState
+) -> Float[Array, "contexts actions"]:
+    """Logits after the gradient steps on the collected batch."""
+    context, action = state.taken[:, 0], state.taken[:, 1]
+    advantage = _advantages(state, price.rate(state.price))
+    return updates.ppo(
+        state.logits,
+        context,
+        action,
+        advantage[context, action],
+        jnp.ones(BATCH, bool),
+        step_size=step_size,
+        clip_eps=clip_eps,
+        num_epochs=num_epochs,
+    )
+
+
+def _advantages(state: PPOState, rate: Scalar) -> Float[Array, "contexts actions"]:
+    """Q - pi.Q of every cell, priced at ``rate``."""
+    cells = CellSums(*jnp.moveaxis(state.table, 1, 0))
+    q_values = cells.value(rate)
+    policy = jax.nn.softmax(state.logits)
+    return q_values - (policy * q_values).sum(-1, keepdims=True)

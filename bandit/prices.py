@@ -10,9 +10,20 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from bandit.base import CellSums, GreedyRate
+from bandit.base import (
+    CellSums,
+    Flag,
+    GreedyRate,
+    Index,
+    Number,
+    Scalar,
+    Step,
+    check_numbers,
+)
 from rpg_jax import conjugate, ratio
+from rpg_jax.slots import SlotFit, fit_slots
 from rpg_jax.types import Batch, RateEstimator
 
 NUM_SLOTS = 128
@@ -25,24 +36,46 @@ class Decision(NamedTuple):
     """What a price sees of a decision, after the cells were updated.
 
     Attributes:
-      t: number of the decision, from 1, float32 [].
-      context: x, int32 [].
-      action: a, int32 [].
-      reward: r, [].
-      duration: delta in seconds, [].
-      is_greedy: whether a was the arg max of the logits when chosen, bool [].
-      uniform: the decision's U(0, 1) draw, a seed for estimates that need one, [].
+      t: number of the decision, from 1, float32.
+      context: x.
+      action: a.
+      reward: r.
+      duration: delta in seconds.
+      is_greedy: whether a was the arg max of the logits when chosen.
+      uniform: the decision's U(0, 1) draw, a seed for estimates that need one.
       cells: the context's sums, this sample included.
     """
 
-    t: jax.Array
-    context: jax.Array
-    action: jax.Array
-    reward: jax.Array
-    duration: jax.Array
-    is_greedy: jax.Array
-    uniform: jax.Array
+    t: Scalar
+    context: Index
+    action: Index
+    reward: Scalar
+    duration: Scalar
+    is_greedy: Flag
+    uniform: Scalar
     cells: CellSums
+
+    @classmethod
+    def of(
+        cls,
+        step: Step,
+        action: Index,
+        reward: Scalar,
+        duration: Scalar,
+        is_greedy: Flag,
+        cells: CellSums,
+    ) -> "Decision":
+        """A decision and its outcome."""
+        return cls(
+            t=step.t,
+            context=step.context,
+            action=action,
+            reward=reward,
+            duration=duration,
+            is_greedy=is_greedy,
+            uniform=step.uniform,
+            cells=cells,
+        )
 
 
 class Price(NamedTuple):
@@ -50,26 +83,26 @@ class Price(NamedTuple):
 
     init: Callable[[], Any]
     update: Callable[[Any, Decision], Any]
-    rate: Callable[[Any], jax.Array]
+    rate: Callable[[Any], Scalar]
 
 
 class SlotState(NamedTuple):
     """The paper's estimate: 128 accumulators and a NIW posterior over them.
 
     Attributes:
-      slots: sum of rewards, sum of durations, birth of each slot, [3, 128].
-      fed: decisions that fed a slot, int32 [].
+      slots: sum of rewards, sum of durations, birth of each slot.
+      fed: decisions that fed a slot.
       niw: the carried posterior over (slot reward, log slot duration).
-      rate: rho_hat, reward per second, [].
+      rate: rho_hat, reward per second.
     """
 
-    slots: jax.Array
-    fed: jax.Array
+    slots: Float[Array, "3 slots"]
+    fed: Index
     niw: conjugate.NIW
-    rate: jax.Array
+    rate: Scalar
 
 
-def niw_slots(*, age: jax.Array | float, num_sampled: int = 0) -> Price:
+def niw_slots(*, age: Number, num_sampled: int = 0) -> Price:
     """The paper's pooled NIW over slots fed round robin by greedy decisions.
 
     A decision whose arm is the arg max of the logits adds its (r, delta) to the next
@@ -78,12 +111,16 @@ def niw_slots(*, age: jax.Array | float, num_sampled: int = 0) -> Price:
     and rho_hat = max(0, 95th percentile of the predictive ratio of batch means).
 
     Args:
-      age: decisions after which a slot starts anew.
+      age: decisions after which a slot starts from the beginning.
       num_sampled: batches of the sampled percentile (the paper: 1,000); 0 computes the
         percentile analytically.
 
+    Raises:
+      ValueError: age is negative or not finite, or num_sampled < 0.
+
     Source: the paper, Algorithm 1 and bandit validation.
     """
+    check_numbers(age=age, num_sampled=num_sampled)
 
     def init() -> SlotState:
         return SlotState(
@@ -96,31 +133,15 @@ def niw_slots(*, age: jax.Array | float, num_sampled: int = 0) -> Price:
     def update(state: SlotState, decision: Decision) -> SlotState:
         feeds = decision.is_greedy
         index = state.fed % NUM_SLOTS
-        slot = state.slots[:, index]
-        sample = jnp.stack([decision.reward, decision.duration, jnp.zeros(())])
-        fresh = jnp.stack([decision.reward, decision.duration, decision.t])
-        stale = decision.t - slot[2] > age
-        slot = jnp.where(feeds, jnp.where(stale, fresh, slot + sample), slot)
-        slots = state.slots.at[:, index].set(slot)
+        slots = _fed_slots(state.slots, index, decision, age)
 
-        def fit(carried: conjugate.NIW) -> tuple[conjugate.NIW, jax.Array]:
+        def fit(carried: conjugate.NIW) -> tuple[conjugate.NIW, Scalar]:
             filled = slots[1] > 0
-            result = conjugate.fit_slots(
+            result = fit_slots(
                 carried, slots[0], slots[1], filled, forgetting=FORGETTING
             )
-            if num_sampled:
-                bits = jax.lax.bitcast_convert_type(decision.uniform, jnp.uint32)
-                quantile = ratio.ratio_quantile_sampled(
-                    jax.random.fold_in(jax.random.key(0), bits),
-                    result.niw,
-                    result.count,
-                    level=LEVEL,
-                    num_batches=num_sampled,
-                    max_count=NUM_SLOTS,
-                )
-            else:
-                quantile = ratio.ratio_quantile(result.niw, result.count, level=LEVEL)
-            ready = feeds & (result.count >= 2)
+            quantile = _quantile(result, decision.uniform, num_sampled)
+            ready = feeds & (result.number >= 2)
             niw = jax.tree.map(
                 lambda new, old: jnp.where(ready, new, old), result.niw, carried
             )
@@ -133,6 +154,33 @@ def niw_slots(*, age: jax.Array | float, num_sampled: int = 0) -> Price:
         return SlotState(slots, state.fed + feeds.astype(jnp.int32), niw, rate)
 
     return Price(init, update, lambda state: state.rate)
+
+
+def _fed_slots(
+    slots: Float[Array, "3 slots"], index: Index, decision: Decision, age: Number
+) -> Float[Array, "3 slots"]:
+    """The slots after a decision, which feeds slot ``index`` if it was greedy."""
+    slot = slots[:, index]
+    sample = jnp.stack([decision.reward, decision.duration, jnp.zeros(())])
+    fresh = jnp.stack([decision.reward, decision.duration, decision.t])
+    stale = decision.t - slot[2] > age
+    fed = jnp.where(stale, fresh, slot + sample)
+    return slots.at[:, index].set(jnp.where(decision.is_greedy, fed, slot))
+
+
+def _quantile(fit: SlotFit, uniform: Scalar, num_sampled: int) -> Scalar:
+    """The 95th percentile of the predictive ratio, analytic or sampled."""
+    if not num_sampled:
+        return ratio.ratio_quantile(fit.niw, fit.number, level=LEVEL)
+    bits = jax.lax.bitcast_convert_type(uniform, jnp.uint32)
+    return ratio.ratio_quantile_sampled(
+        jax.random.fold_in(jax.random.key(0), bits),
+        fit.niw,
+        fit.number,
+        level=LEVEL,
+        num_batches=num_sampled,
+        max_count=NUM_SLOTS,
+    )
 
 
 def plug_in(num_contexts: int) -> Price:
@@ -158,7 +206,7 @@ class CollectedState(NamedTuple):
 
     batch: Batch
     estimator: Any
-    rate: jax.Array
+    rate: Scalar
 
 
 def from_estimator(
@@ -171,7 +219,12 @@ def from_estimator(
       every: decisions between two updates.
       greedy_only: mask out decisions whose arm was not the arg max of the logits, for
         estimators that average what they see.
+
+    Raises:
+      ValueError: every < 1.
     """
+    if every < 1:
+        raise ValueError(f"every must be at least 1, got {every}")
 
     def init() -> CollectedState:
         index = jnp.zeros(every, jnp.int32)
@@ -193,7 +246,7 @@ def from_estimator(
         slot = jnp.mod(decision.t, every).astype(jnp.int32)
         batch = jax.tree.map(lambda b, v: b.at[slot].set(v), state.batch, row)
 
-        def learn(state: CollectedState) -> tuple[Any, jax.Array]:
+        def learn(state: CollectedState) -> tuple[Any, Scalar]:
             inner = estimator.update(state.estimator, batch)
             return inner, jnp.maximum(estimator.rate(inner, state.rate), 0.0)
 
@@ -206,22 +259,26 @@ def from_estimator(
     return Price(init, update, lambda state: state.rate)
 
 
-def fixed(rate: jax.Array | float) -> Price:
+def fixed(rate: Number) -> Price:
     """A hand-set price lambda; 0 maximises reward alone.
 
     Args:
       rate: lambda, reward per second.
+
+    Raises:
+      ValueError: negative or not finite.
     """
+    check_numbers(rate=rate)
     return Price(lambda: (), lambda state, _: state, lambda _: jnp.asarray(rate))
 
 
 def on_policy() -> Price:
     """The SMDP rate of the policy that is played: sum of r / sum of delta so far."""
 
-    def update(state: jax.Array, decision: Decision) -> jax.Array:
+    def update(state: Float[Array, "2"], decision: Decision) -> Float[Array, "2"]:
         return state + jnp.stack([decision.reward, decision.duration])
 
-    def rate(state: jax.Array) -> jax.Array:
+    def rate(state: Float[Array, "2"]) -> Scalar:
         return jnp.maximum(state[0], 0.0) / jnp.maximum(state[1], 1e-9)
 
     return Price(lambda: jnp.zeros(2), update, rate)

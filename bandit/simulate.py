@@ -6,17 +6,21 @@ agents face the same trials (paired differences make sense), a trial does not de
 which others run beside it, and a shorter run is a prefix of a longer one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Int, Key
+from numpy.typing import ArrayLike
 
-from bandit import envs
-from bandit.base import Agent, Step
+from bandit import instance
+from bandit.base import Index, Scalar, State, Step
+from bandit.instance import Draw, Env
+from bandit.registry import Builder
 
 #: Decisions whose random numbers are drawn in one go.
 CHUNK = 500
@@ -24,53 +28,76 @@ CHUNK = 500
 RECORD = 50
 #: Float32 counts stop growing at 2**24.
 MAX_STEPS = 16_000_000
-
-#: (the trial's permuted instance, hyper-parameters) -> Agent. Only an oracle may look
-#: at more of the instance than its shape.
-Builder = Callable[[envs.Env, Any], Agent]
+#: One setting of an agent that has no hyper-parameter.
+NO_HYPER: Mapping[str, ArrayLike] = {"none": np.zeros(1)}
 
 
 class Result(NamedTuple):
     """Regret of G hyper-parameter settings on S trials at C checkpoints.
 
     Attributes:
-      steps: decisions made at each checkpoint, int [C].
-      regret: rho* sum(delta) - sum(r), float64 [C, G, S].
-      pseudo_regret: sum of per-decision gaps, float64 [C, G, S].
-      rate: the agent's rate at each checkpoint, reward per second, [C, G, S].
-      elapsed: sum(delta) in the environment's seconds, float64 [C, G, S].
+      steps: decisions made at each checkpoint.
+      regret: rho* sum(delta) - sum(r), float64.
+      pseudo_regret: sum of per-decision gaps, float64.
+      rate: the agent's rate at each checkpoint, reward per second.
+      elapsed: sum(delta) in the environment's seconds, float64.
     """
 
-    steps: np.ndarray
-    regret: np.ndarray
-    pseudo_regret: np.ndarray
-    rate: np.ndarray
-    elapsed: np.ndarray
+    steps: Int[np.ndarray, " checkpoints"]
+    regret: Float[np.ndarray, "checkpoints settings trials"]
+    pseudo_regret: Float[np.ndarray, "checkpoints settings trials"]
+    rate: Float[np.ndarray, "checkpoints settings trials"]
+    elapsed: Float[np.ndarray, "checkpoints settings trials"]
 
 
 class _Lane(NamedTuple):
-    env: envs.Env
-    gaps: jax.Array
+    """What differs between trials: the permuted tables; leaves gain an axis [S]."""
+
+    reward_loc: Float[Array, "*trials contexts actions"]
+    duration_loc: Float[Array, "*trials contexts actions"]
+    mean_reward: Float[Array, "*trials contexts actions"]
+    mean_duration: Float[Array, "*trials contexts actions"]
+    gaps: Float[Array, "*trials contexts actions"]
+
+    def env(self, like: Env) -> Env:
+        """One trial's instance: these tables, the numbers of ``like``."""
+        return like._replace(
+            reward_loc=self.reward_loc,
+            duration_loc=self.duration_loc,
+            mean_reward=self.mean_reward,
+            mean_duration=self.mean_duration,
+        )
 
 
-def trial_keys(key: jax.Array, seeds: jax.Array) -> jax.Array:
-    """The key of each trial, [S]: nothing else distinguishes trials."""
+class _Draws(NamedTuple):
+    """Random numbers of decisions; under vmap those of one."""
+
+    context: Int[Array, "*batch"]
+    noise: Float[Array, "*batch 2"]
+    uniform: Float[Array, "*batch"]
+    normals: Float[Array, "*batch num_normals"]
+
+
+def trial_keys(
+    key: Key[Array, ""], seeds: Int[Array, " trials"]
+) -> Key[Array, " trials"]:
+    """The key of each trial: nothing else distinguishes trials."""
     return jax.vmap(lambda seed: jax.random.fold_in(key, seed))(seeds)
 
 
-def permute_trials(key: jax.Array, env: envs.Env, seeds: jax.Array) -> envs.Env:
+def permute_trials(key: Key[Array, ""], env: Env, seeds: Int[Array, " trials"]) -> Env:
     """Each trial's own permutation of the canonical instance; leaves gain an axis [S].
 
     Args:
       key: the study's key.
       env: the canonical instance.
-      seeds: trial seeds, int32 [S].
+      seeds: trial seeds, int32.
     """
     num_contexts, num_actions = env.mean_reward.shape
 
-    def one(trial_key: jax.Array) -> envs.Env:
+    def one(trial_key: Key[Array, ""]) -> Env:
         context_key, arm_key = jax.random.split(jax.random.fold_in(trial_key, 0))
-        return envs.permuted(
+        return instance.permuted(
             env,
             jax.random.permutation(context_key, num_contexts),
             jax.random.permutation(arm_key, num_actions - 1),
@@ -80,9 +107,14 @@ def permute_trials(key: jax.Array, env: envs.Env, seeds: jax.Array) -> envs.Env:
 
 
 def draw_chunk(
-    trial_key: jax.Array, chunk: jax.Array, num_contexts: int, num_normals: int
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Contexts [CHUNK], noise [CHUNK, 2], uniforms [CHUNK] and the agent's normals."""
+    trial_key: Key[Array, ""], chunk: Index, num_contexts: int, num_normals: int
+) -> tuple[
+    Int[Array, " chunk"],
+    Float[Array, "chunk 2"],
+    Float[Array, " chunk"],
+    Float[Array, "chunk num_normals"],
+]:
+    """Contexts, noise, uniforms and the agent's normals of CHUNK decisions."""
     keys = jax.random.split(jax.random.fold_in(trial_key, 1 + chunk), 4)
     return (
         jax.random.randint(keys[0], (CHUNK,), 0, num_contexts),
@@ -92,131 +124,138 @@ def draw_chunk(
     )
 
 
-_LANE_AXES = _Lane(env=envs.Env(0, 0, 0, 0, None, None, None), gaps=0)
-
-
 @partial(jax.jit, static_argnames=("build",))
-def _init(build: Builder, hyper: Any, lane: _Lane) -> Any:
-    def one(setting: Any, trial: _Lane) -> Any:
-        return build(trial.env, setting).init()
+def _init(build: Builder, hyper: Mapping[str, Array], env: Env, lane: _Lane) -> State:
+    def one(setting: Mapping[str, Scalar], trial: _Lane) -> State:
+        return build(trial.env(env), setting).init()
 
-    return jax.vmap(jax.vmap(one, (None, _LANE_AXES)), (0, None))(hyper, lane)
+    return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(hyper, lane)
+
+
+def _decide(
+    build: Builder,
+    draw: Draw,
+    env: Env,
+    state: State,
+    setting: Mapping[str, Scalar],
+    trial: _Lane,
+    draws: _Draws,
+    t: Scalar,
+) -> tuple[State, Float[Array, "3"]]:
+    """One decision of one trial: state, and its regret, gap and seconds."""
+    own = trial.env(env)
+    agent = build(own, setting)
+    step = Step(t, draws.context, draws.uniform, draws.normals)
+    action, state = agent.act(state, step)
+    reward, duration = draw(own, draws.context, action, draws.noise)
+    state = agent.update(state, step, action, reward, duration)
+    terms = [
+        own.rho_star * duration - reward,
+        trial.gaps[draws.context, action],
+        duration,
+    ]
+    return state, jnp.stack(terms)
+
+
+class _Segment(NamedTuple):
+    """``num_records`` stretches of ``record`` decisions, from ``start`` in a chunk."""
+
+    start: int
+    num_records: int
+    record: int
+
+
+def _segment_draws(
+    segment: _Segment,
+    num_contexts: int,
+    num_normals: int,
+    chunk: Index,
+    keys: Key[Array, " trials"],
+) -> tuple[_Draws, Float[Array, "records record"]]:
+    """Random numbers [records, record, trials, ...] of a segment, and its t."""
+    draws = jax.vmap(lambda k: draw_chunk(k, chunk, num_contexts, num_normals))(keys)
+    shape = (segment.num_records, segment.record)
+    offsets = segment.start + np.arange(segment.num_records * segment.record)
+    shaped = [
+        jnp.moveaxis(d[:, offsets], 0, 1).reshape(*shape, keys.shape[0], *d.shape[2:])
+        for d in draws
+    ]
+    t = (chunk * CHUNK + 1 + offsets).astype(jnp.float32).reshape(shape)
+    return _Draws(*shaped), t
 
 
 @partial(
     jax.jit,
-    static_argnames=("build", "start", "num_records", "record"),
+    static_argnames=("build", "draw", "segment"),
     donate_argnames=("states",),
 )
 def _run_segment(
     build: Builder,
-    states: Any,
-    hyper: Any,
+    draw: Draw,
+    states: State,
+    hyper: Mapping[str, Array],
+    env: Env,
     lane: _Lane,
-    key: jax.Array,
-    seeds: jax.Array,
-    chunk: jax.Array,
+    keys: Key[Array, " trials"],
+    chunk: Index,
     *,
-    start: int,
-    num_records: int,
-    record: int,
-):
-    """``num_records`` stretches of ``record`` decisions, from ``start`` in a chunk."""
-    num_contexts, num_actions = lane.gaps.shape[-2:]
-    one_trial = jax.tree.map(
-        lambda leaf, axis: leaf if axis is None else leaf[0],
-        lane.env,
-        _LANE_AXES.env,
-        is_leaf=lambda leaf: leaf is None,
-    )
-    first = jax.tree.map(lambda leaf: leaf[0], hyper)
-    num_normals = build(one_trial, first).num_normals
-    draws = jax.vmap(lambda k: draw_chunk(k, chunk, num_contexts, num_normals))(
-        trial_keys(key, seeds)
-    )
-    offsets = start + np.arange(num_records * record)
-    shaped = jax.tree.map(
-        lambda d: jnp.moveaxis(d[:, offsets], 0, 1).reshape(
-            num_records, record, seeds.shape[0], *d.shape[2:]
-        ),
-        draws,
-    )
-    t = (chunk * CHUNK + 1 + offsets).astype(jnp.float32).reshape(num_records, record)
+    segment: _Segment,
+) -> tuple[State, tuple[Array, Array]]:
+    """States after a segment; sums of terms and last rates of each record."""
+    num_contexts = lane.gaps.shape[-2]
+    one_trial, first = (jax.tree.map(lambda leaf: leaf[0], v) for v in (lane, hyper))
+    num_normals = build(one_trial.env(env), first).num_normals
+    shaped, t = _segment_draws(segment, num_contexts, num_normals, chunk, keys)
+    decide = partial(_decide, build, draw, env)
+    over_trials = jax.vmap(decide, (0, None, 0, 0, None))
+    over_settings = jax.vmap(over_trials, (0, 0, None, None, None))
 
-    def decide(state, setting, trial: _Lane, context, noise, uniform, normals, t):
-        agent = build(trial.env, setting)
-        step = Step(t, context, uniform, normals)
-        action, state = agent.act(state, step)
-        env = trial.env
-        z1, z2 = envs.correlate(env, noise)
-        reward, duration = envs.outcome(
-            env.reward_loc[context, action],
-            env.duration_loc[context, action],
-            action == num_actions - 1,
-            z1,
-            z2,
-            env.lognormal,
-        )
-        state = agent.update(state, step, action, reward, duration)
-        terms = jnp.stack(
-            [
-                env.rho_star * duration - reward,
-                trial.gaps[context, action],
-                duration,
-            ]
-        )
-        return state, terms
+    def rate(state: State, setting: Mapping[str, Scalar], trial: _Lane) -> Scalar:
+        return build(trial.env(env), setting).rate(state)
 
-    over_trials = jax.vmap(decide, (0, None, _LANE_AXES, 0, 0, 0, 0, None))
-    over_settings = jax.vmap(over_trials, (0, 0, None, None, None, None, None, None))
+    rates = jax.vmap(jax.vmap(rate, (0, None, 0)), (0, 0, None))
 
-    rates = jax.vmap(
-        jax.vmap(
-            lambda state, setting, trial: build(trial.env, setting).rate(state),
-            (0, None, _LANE_AXES),
-        ),
-        (0, 0, None),
-    )
-
-    def body(carry, xs):
+    def body(
+        carry: tuple[State, Array], xs: tuple[_Draws, Scalar]
+    ) -> tuple[tuple[State, Array], None]:
         states, total = carry
-        (context, noise, uniform, normals), t = xs
-        states, terms = over_settings(
-            states, hyper, lane, context, noise, uniform, normals, t
-        )
+        states, terms = over_settings(states, hyper, lane, *xs)
         return (states, total + terms), None
 
-    def stretch(states, xs):
+    def stretch(
+        states: State, xs: tuple[_Draws, Array]
+    ) -> tuple[State, tuple[Array, Array]]:
         # Float32 holds the sum of one short stretch; the host adds the stretches up
         # in float64 (a float32 running sum is off by thousands after 2e6 decisions).
-        shape = (jax.tree.leaves(hyper)[0].shape[0], seeds.shape[0], 3)
+        shape = (jax.tree.leaves(hyper)[0].shape[0], keys.shape[0], 3)
         (states, total), _ = jax.lax.scan(body, (states, jnp.zeros(shape)), xs)
-        rate = rates(states, hyper, lane)
-        return states, (total, rate)
+        return states, (total, rates(states, hyper, lane))
 
     return jax.lax.scan(stretch, states, (shaped, t))
 
 
-def _segments(num_steps: int) -> list[tuple[int, int, int, int]]:
-    """(chunk, start, num_records, record) covering exactly num_steps decisions."""
+def _segments(num_steps: int) -> list[tuple[int, _Segment]]:
+    """Chunks and segments that cover exactly num_steps decisions."""
     full, rest = divmod(num_steps, CHUNK)
-    plan = [(chunk, 0, CHUNK // RECORD, RECORD) for chunk in range(full)]
+    whole = _Segment(0, CHUNK // RECORD, RECORD)
+    plan = [(chunk, whole) for chunk in range(full)]
     records, tail = divmod(rest, RECORD)
     if records:
-        plan.append((full, 0, records, RECORD))
+        plan.append((full, _Segment(0, records, RECORD)))
     if tail:
-        plan.append((full, records * RECORD, 1, tail))
+        plan.append((full, _Segment(records * RECORD, 1, tail)))
     return plan
 
 
 def simulate(
-    key: jax.Array,
+    key: Key[Array, ""],
     build: Builder,
-    env: envs.Env,
-    hyper: Any,
-    seeds: np.ndarray,
+    env: Env,
+    hyper: Mapping[str, ArrayLike],
+    seeds: ArrayLike,
     num_steps: int,
     *,
+    draw: Draw = instance.draw,
     progress: Callable[[int], None] | None = None,
     threads: int = 1,
 ) -> Result:
@@ -225,65 +264,97 @@ def simulate(
     Args:
       key: the study's key; with a seed it fixes a trial.
       build: makes the agent of a trial and a setting. Pass the same function object
-        again to reuse its compilation.
-      env: a canonical instance from ``envs.make_env``.
-      hyper: pytree of arrays with a leading axis [G].
+        again to reuse its compilation. Only an oracle may look at more of the instance
+        than its shape.
+      env: a canonical instance, as from ``envs.make_env``.
+      hyper: values of each hyper-parameter, [G]. An agent without any takes
+        ``NO_HYPER``.
       seeds: trial seeds, int [S].
       num_steps: decisions in a trial, 1 to 16 million.
+      draw: the environment's random outcomes.
       progress: called with the trial-steps (decisions of all settings and trials) done
         since the last call; from several threads if there are any.
       threads: splits the trials over this many threads, where their number allows equal
         parts. XLA runs a scan of small steps on one core.
 
     Raises:
-      ValueError: if num_steps is out of range or there is no trial.
+      ValueError: if num_steps is out of range, there is no trial or no setting, or a
+        hyper-parameter is no vector of finite numbers.
     """
     if not 1 <= num_steps <= MAX_STEPS:
         raise ValueError(f"num_steps must be 1..{MAX_STEPS}, got {num_steps}")
-    if len(seeds) < 1:
-        raise ValueError("need at least one trial")
-    if threads > 1 and len(seeds) % threads == 0:
-        with ThreadPoolExecutor(threads) as pool:
-            parts = list(
-                pool.map(
-                    lambda part: simulate(
-                        key, build, env, hyper, part, num_steps, progress=progress
-                    ),
-                    np.split(np.asarray(seeds), threads),
-                )
-            )
-        joined = (np.concatenate(field, axis=-1) for field in zip(*parts, strict=True))
-        return Result(*joined)._replace(steps=parts[0].steps)
+    trials = _checked_seeds(seeds)
+    settings = _checked_hyper(hyper)
+    one = partial(_simulate, key, build, env, settings, num_steps, draw, progress)
+    if threads <= 1 or len(trials) % threads:
+        return one(trials)
+    with ThreadPoolExecutor(threads) as pool:
+        parts = list(pool.map(one, np.split(trials, threads)))
+    joined = (np.concatenate(field, axis=-1) for field in zip(*parts, strict=True))
+    return Result(*joined)._replace(steps=parts[0].steps)
+
+
+def _checked_seeds(seeds: ArrayLike) -> Int[np.ndarray, " trials"]:
+    trials = np.asarray(seeds)
+    if trials.ndim != 1 or trials.size < 1:
+        raise ValueError("need at least one trial: seeds must be a vector of integers")
+    if not np.issubdtype(trials.dtype, np.integer):
+        raise ValueError(f"seeds must be integers, got {trials.dtype}")
+    if trials.min() < -(2**31) or trials.max() >= 2**31:
+        raise ValueError("seeds must be 32-bit integers")
+    return trials
+
+
+def _checked_hyper(hyper: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
+    settings = {}
+    for name, values in hyper.items():
+        array = np.asarray(values, np.float32)
+        if array.ndim != 1 or not np.isfinite(array).all():
+            raise ValueError(f"{name} must be a vector of finite numbers")
+        settings[name] = array
+    lengths = {len(array) for array in settings.values()}
+    if len(lengths) != 1 or lengths == {0}:
+        raise ValueError(
+            "need at least one setting, and every hyper-parameter in all of them"
+        )
+    return settings
+
+
+def _simulate(
+    key: Key[Array, ""],
+    build: Builder,
+    env: Env,
+    settings: Mapping[str, np.ndarray],
+    num_steps: int,
+    draw: Draw,
+    progress: Callable[[int], None] | None,
+    trial_seeds: Int[np.ndarray, " trials"],
+) -> Result:
+    """``simulate`` on one thread, arguments checked."""
     env = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), env)
-    hyper = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), hyper)
-    seeds = jnp.asarray(seeds, jnp.int32)
+    hyper = {name: jnp.asarray(v, jnp.float32) for name, v in settings.items()}
+    seeds = jnp.asarray(trial_seeds, jnp.int32)
     trials = permute_trials(key, env, seeds)
-    scalars = {
-        field: getattr(env, field)
-        for field, axis in zip(envs.Env._fields, _LANE_AXES.env, strict=True)
-        if axis is None
-    }
-    lane = _Lane(trials._replace(**scalars), jax.vmap(envs.gaps)(trials))
-    states = _init(build, hyper, lane)
+    lane = _Lane(
+        reward_loc=jnp.asarray(trials.reward_loc),
+        duration_loc=jnp.asarray(trials.duration_loc),
+        mean_reward=jnp.asarray(trials.mean_reward),
+        mean_duration=jnp.asarray(trials.mean_duration),
+        gaps=jnp.asarray(jax.vmap(instance.gaps)(trials)),
+    )
+    states = _init(build, hyper, env, lane)
+    keys = trial_keys(key, seeds)
     totals, rates, steps = [], [], []
     done = 0
-    for chunk, start, num_records, record in _segments(num_steps):
+    for chunk, segment in _segments(num_steps):
+        where = jnp.asarray(chunk, jnp.int32)
         states, (total, rate) = _run_segment(
-            build,
-            states,
-            hyper,
-            lane,
-            key,
-            seeds,
-            jnp.asarray(chunk, jnp.int32),
-            start=start,
-            num_records=num_records,
-            record=record,
+            build, draw, states, hyper, env, lane, keys, where, segment=segment
         )
         totals.append(np.asarray(total, np.float64))
         rates.append(np.asarray(rate))
-        length = num_records * record
-        steps.append(done + record * np.arange(1, num_records + 1))
+        length = segment.num_records * segment.record
+        steps.append(done + segment.record * np.arange(1, segment.num_records + 1))
         done += length
         if progress is not None:
             progress(length * total.shape[1] * len(seeds))
@@ -297,7 +368,22 @@ def simulate(
     )
 
 
-def checkpoints(steps: np.ndarray, count: int) -> np.ndarray:
-    """Indices of about ``count`` log-spaced entries of ``steps``; the last is kept."""
+def checkpoints(
+    steps: Int[np.ndarray, " checkpoints"], count: int
+) -> Int[np.ndarray, " kept"]:
+    """Indices of about ``count`` log-spaced entries of ``steps``; the last is kept.
+
+    Raises:
+      ValueError: no step, steps that do not rise from 1 or more, or count < 1.
+    """
+    steps = np.asarray(steps)
+    if count < 1 or steps.ndim != 1 or steps.size < 1:
+        raise ValueError("need at least one step and one checkpoint")
+    if steps[0] < 1 or (np.diff(steps) <= 0).any():
+        raise ValueError("steps must rise, from 1 or more")
+    if count == 1:
+        return np.array([len(steps) - 1])
     targets = np.geomspace(steps[0], steps[-1], count)
-    return np.unique(np.searchsorted(steps, targets - 0.5))
+    # Rounding may put the last target beyond the last step.
+    index = np.searchsorted(steps, targets - 0.5)
+    return np.unique(np.minimum(index, len(steps) - 1))

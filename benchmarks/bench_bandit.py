@@ -28,6 +28,7 @@ import numpy as np
 from bandit import agents, analysis, base, envs, simulate, ucb
 from benchmarks import numpy_bandit
 from rpg_jax import conjugate, ratio
+from rpg_jax.slots import fit_slots
 
 REPEATS = 5
 
@@ -120,11 +121,11 @@ def part_b(quick: bool) -> None:
         lambda leaf: jnp.broadcast_to(leaf, (lanes, *leaf.shape)),
         conjugate.niw_prior(),
     )
-    fit = conjugate.fit_slots(prior, jnp.asarray(reward), jnp.asarray(duration), mask)
+    fit = fit_slots(prior, jnp.asarray(reward), jnp.asarray(duration), mask)
     keys = jax.random.split(jax.random.key(0), lanes)
-    analytic = jax.jit(lambda: ratio.ratio_quantile(fit.niw, fit.count))
+    analytic = jax.jit(lambda: ratio.ratio_quantile(fit.niw, fit.number))
     sampled = jax.jit(
-        lambda: jax.vmap(ratio.ratio_quantile_sampled)(keys, fit.niw, fit.count)
+        lambda: jax.vmap(ratio.ratio_quantile_sampled)(keys, fit.niw, fit.number)
     )
     fast, slow = seconds(analytic), seconds(sampled, 3)
     print("(b) 95th percentile of the predictive ratio, 128 slots, per fit")

@@ -38,8 +38,8 @@ def measure_4b(*, report, rows=128, row_tokens=2048, microbatch=8, rank=32):
 
     from benchmarks import llm_trainer
     from benchmarks.llm_sampler import side_by_side
-    from rpg_jax.llm.config import qwen3_5_4b
     from rpg_jax.llm.models import model_for
+    from rpg_jax.llm.qwen3_5 import qwen3_5_4b
 
     config = qwen3_5_4b()
     params = jax.jit(lambda key: model_for(config).init(key, jnp.bfloat16))(

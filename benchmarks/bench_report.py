@@ -1,8 +1,8 @@
-"""What a report of many attempts costs, beside one of the run as it is.
+"""What a report of many attempts costs, beside one of the run itself.
 
     python -m benchmarks.bench_report RUN --attempts=10000 --repeats=3
 
-Works on a copy of the run whose steps are repeated until it has so many attempts.
+Works on a copy of the run; its steps are repeated until it has so many attempts.
 """
 
 import argparse
@@ -21,11 +21,11 @@ OUTPUT = 1_900
 
 
 def grow(folder: Path, attempts: int) -> None:
-    """Repeat the steps of each cell of a run until it has so many attempts.
+    """Repeat the steps of each run of an experiment until it has so many attempts.
 
     Args:
-        folder: of the run, changed in place.
-        attempts: of each cell at least.
+        folder: of the experiment, changed in place.
+        attempts: of each run at least.
     """
     for path in folder.glob("*/*/seed-*/attempts.jsonl"):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -60,10 +60,10 @@ def main() -> None:
         grown = Path(folder, "run")
         skip = shutil.ignore_patterns("report", "checkpoints", "drafts", "tb")
         shutil.copytree(flags.run, grown, ignore=skip)
-        cells = len(list(grown.glob("*/*/seed-*/attempts.jsonl")))
-        if not cells:
+        runs = len(list(grown.glob("*/*/seed-*/attempts.jsonl")))
+        if not runs:
             parser.error(f"{flags.run} holds no runs")
-        grow(grown, -(-flags.attempts // cells))
+        grow(grown, -(-flags.attempts // runs))
         seconds: dict[Path, list[float]] = {flags.run: [], grown: []}
         counts = {}
         for _ in range(flags.repeats):
@@ -71,7 +71,7 @@ def main() -> None:
                 begin = time.perf_counter()
                 report = build(run, Path(folder, "report"))
                 spent.append(time.perf_counter() - begin)
-                counts[run] = sum(len(c.attempts) for c in report.experiment.cells)
+                counts[run] = sum(len(c.attempts) for c in report.experiment.runs)
     few, many = (statistics.median(spent) for spent in seconds.values())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(

@@ -128,7 +128,7 @@ def fidelity(repeats: int, scale: int, load: str) -> list[dict]:
     with LocalPool(slots, calibrate=False, rerun_contended=False) as pool:
 
         def batch(count: int) -> list:
-            jobs = [replace(job, run_id=None) for _ in range(count)]
+            jobs = [replace(job, run_id="") for _ in range(count)]
             return [f.result() for f in [pool.submit(one) for one in jobs]]
 
         batch(slots)  # warm the page cache
@@ -201,6 +201,34 @@ def cpu_error(repeats: int) -> list[dict]:
     return rows
 
 
+PRINTS = b"""
+import sys, time
+start = time.perf_counter()
+for i in range(50_000): print("step", i, 0.5)
+spent = time.perf_counter() - start
+print(spent / 50_000, file=sys.stderr)
+"""
+
+
+def print_cost(repeats: int) -> list[dict]:
+    """Seconds of a ``print`` of three values: by whole buffers, by lines, by pieces."""
+    kinds = {
+        "whole buffers": {"PYTHONPATH": ""},
+        "lines (as scripts run)": {},
+        "pieces (PYTHONUNBUFFERED)": {"PYTHONUNBUFFERED": "1"},
+    }
+    rows = []
+    with LocalPool(1, calibrate=False, rerun_contended=False) as pool:
+        for kind, env in kinds.items():
+            job = ScriptJob(script=PRINTS, limits=LIMITS, env=env)
+            records = [
+                pool.submit(replace(job, run_id="")).result() for _ in range(repeats)
+            ]
+            least = min(float(record.stderr_head) for record in records)
+            rows.append({"written": kind, "print_us": 1e6 * least})
+    return rows
+
+
 def _holds(level: Level) -> bool:
     return level not in probe_isolation().missing
 
@@ -220,7 +248,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--scale", type=int, default=2, help="size of the loads")
-    parser.add_argument("--parts", default="start,delta,cpu,fidelity")
+    parser.add_argument("--parts", default="start,delta,cpu,print,fidelity")
     parser.add_argument("--loads", default="python,blas,sklearn")
     parser.add_argument("--out", type=Path, help="write the rows as JSON")
     options = parser.parse_args()
@@ -240,6 +268,9 @@ def main() -> None:
     if "cpu" in parts:
         result["cpu"] = cpu_error(max(3, repeats // 3))
         _print("CPU seconds against the script's own count", result["cpu"])
+    if "print" in parts:
+        result["print"] = print_cost(max(3, repeats // 3))
+        _print("cost of printing", result["print"])
     if "fidelity" in parts:
         loads = options.loads.split(",")
         result["fidelity"] = []

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rpg_jax.llm.config import Qwen35Config
 from rpg_jax.llm.errors import CheckpointError
 from rpg_jax.llm.export import export_pretrained
 from rpg_jax.llm.models import count_parameters, model_for
+from rpg_jax.llm.qwen3_5 import Qwen35Config
 from rpg_jax.llm.sampling import sample
 from rpg_jax.llm.weights import load_pretrained
 

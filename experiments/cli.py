@@ -160,7 +160,7 @@ def run(
             sys.exit(
                 _fail(f"unexpected argument {rest[1]!r}: flags look like --name=value")
             )
-        # Libraries log through absl; their INFO lines are no news to a user.
+        # Libraries log through absl; their INFO lines do not interest a user.
         if flags.FLAGS["verbosity"].using_default_value:
             logging.set_verbosity(logging.WARNING)
         return rest

@@ -135,7 +135,7 @@ def settings_of(options: Options) -> Settings:
     from experiments.running.resolve import resolve_settings
 
     if REPLAY.value is not None and RESUME.value:
-        raise UsageError("--replay starts anew: leave out --resume")
+        raise UsageError("--replay starts from the beginning: leave out --resume")
     out = "" if OUT.value is None else OUT.value
     if RESUME.value and not out:
         raise UsageError("--resume needs the run's folder: add --out=DIR")
@@ -212,7 +212,7 @@ def main() -> int:
     if options.task is None and not RESUME.value and REPLAY.value is None:
         raise UsageError(
             "nothing to do: give --list, or --task=NAME to train (with --show-prompt "
-            "or --grade=FILE it does that alone)"
+            "or --grade=FILE it does only that)"
         )
     return train(options)
 

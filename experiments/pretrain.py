@@ -3,7 +3,7 @@
     python -m experiments.pretrain                       # under an hour on two cores
     python -m experiments.pretrain --smoke               # all steps in a minute
     python -m experiments.pretrain --out=DIR --resume    # go on after a stop
-    python -m experiments.pretrain --init=tiny           # learn changed scripts anew
+    python -m experiments.pretrain --init=tiny           # learn changed scripts
 
 The folder's model/ is what --model=FOLDER reads. Copied to rpg_jax/llm/tiny it is the
 embedded policy, --model=tiny. The work is done by ``experiments.teaching.pretrain``.

@@ -3,8 +3,8 @@
     python -m experiments.report runs/mle_bench/RUN
     python -m experiments.report RUN_A RUN_B --out=report
 
-Reads only what the runs recorded; runs that are not finished are reported as far as
-they are.
+Reads only what the runs recorded. Runs that are not finished are reported as far as
+they got.
 """
 
 import sys
@@ -20,7 +20,7 @@ CURVE = flags.DEFINE_enum(
 )
 flags.declare_key_flag("out")
 # The shared flag, as it is meant here.
-flags.FLAGS["out"].help = "Its folder, or its page's name (.html); RUN/report."
+flags.FLAGS["out"].help = "Folder of the report, or its page (.html); RUN/report."
 
 
 def main(folders: Sequence[str]) -> int:
@@ -31,7 +31,7 @@ def main(folders: Sequence[str]) -> int:
         )
     from experiments.config.errors import LedgerError
     from experiments.reporting.build import build
-    from experiments.reporting.load import ReportError
+    from experiments.reporting.runs import ReportError
     from experiments.reporting.terminal import show, working
 
     try:
@@ -48,7 +48,8 @@ def main(folders: Sequence[str]) -> int:
 
 def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """(folders, command line without them)."""
-    folders, rest = [], [argv[0]]
+    folders: list[str] = []
+    rest = [argv[0]]
     takes_value = False
     for at, word in enumerate(argv[1:], start=1):
         if word == "--":

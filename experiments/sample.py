@@ -57,7 +57,7 @@ def resolve() -> Question:
     ids = None if SCORE_IDS.value is None else _ids(SCORE_IDS.value)
     given = [f for f in (PROMPT, PROMPT_FILE) if f.value is not None]
     if ids is not None and given:
-        raise cli.UsageError("--score_ids takes no prompt: give the ids alone")
+        raise cli.UsageError("--score_ids takes no prompt: give only the ids")
     if len(given) > 1:
         raise cli.UsageError("give one of --prompt, --prompt_file and --score_ids")
     return Question(

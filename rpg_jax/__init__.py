@@ -6,12 +6,11 @@ policy step (``npg``, ``spg``, ``ppo_clip_loss``). The language-model side is in
 ``rpg_jax.llm``, wrappers for other trainers are in ``rpg_jax.adapters``.
 """
 
-from rpg_jax import buffer, conjugate, dinkelbach, losses, rates, ratio, updates
+from rpg_jax import conjugate, dinkelbach, losses, rates, ratio, updates
 from rpg_jax.conjugate import (
     NIW,
     Moments,
     empty_moments,
-    fit_slots,
     forget,
     merge,
     moments,
@@ -30,7 +29,6 @@ from rpg_jax.dinkelbach import (
 from rpg_jax.losses import (
     PPOInfo,
     gae,
-    group_advantage,
     kl_estimate,
     leave_one_out_advantage,
     masked_mean,
@@ -53,13 +51,8 @@ from rpg_jax.ratio import (
     ratio_quantile_sampled,
     slot_rate,
 )
-from rpg_jax.rewards import (
-    charged_duration,
-    failure_reward,
-    gain,
-    oriented,
-    relative_reward,
-)
+from rpg_jax.rewards import charged_duration, relative_reward
+from rpg_jax.slots import fit_slots
 from rpg_jax.types import Batch, RateEstimator, checked_batch
 from rpg_jax.updates import npg, ppo, spg
 
@@ -72,7 +65,6 @@ __all__ = [
     "PPOInfo",
     "RateEstimator",
     "approximate_iteration",
-    "buffer",
     "charged_duration",
     "checked_batch",
     "conjugate",
@@ -80,15 +72,12 @@ __all__ = [
     "duration_spread",
     "empirical",
     "empty_moments",
-    "failure_reward",
     "fit_slots",
     "fixed_point",
     "forget",
     "gae",
-    "gain",
     "greedy_policy",
     "greedy_rate",
-    "group_advantage",
     "kl_estimate",
     "leave_one_out_advantage",
     "losses",
@@ -101,7 +90,6 @@ __all__ = [
     "niw_slots",
     "npg",
     "optimal_rate",
-    "oriented",
     "posterior",
     "ppo",
     "ppo_clip_loss",

@@ -10,15 +10,17 @@ Notation follows Murphy (2007), "Conjugate Bayesian analysis of the Gaussian
 distribution": NIW(mean, kappa, nu, scale) with ``scale`` the inverse-Wishart's Psi.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
 
+from typing import Any, NamedTuple
+
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rpg_jax.arrays import as_float, magnitude_limit
-
-Array = jax.Array
+from rpg_jax.arrays import as_float, float_info, magnitude_limit, tiny
 
 # Least variance that a discounted posterior keeps, in squared units of the data.
 MIN_SCALE = 1e-30
@@ -27,31 +29,31 @@ MIN_SCALE = 1e-30
 class NIW(NamedTuple):
     """Normal-inverse-Wishart parameters; [...] are batch dimensions, d the width."""
 
-    mean: Array  # [..., d]
-    kappa: Array  # [...]; pseudo-observations behind the mean
-    nu: Array  # [...]; degrees of freedom, > d - 1
-    scale: Array  # [..., d, d]; positive definite
-    residual: Array  # [..., d]; what rounding took off the mean
+    mean: Float[Array, "*batch d"]
+    kappa: Float[Array, "*batch"]  # pseudo-observations behind the mean
+    nu: Float[Array, "*batch"]  # degrees of freedom, > d - 1
+    scale: Float[Array, "*batch d d"]  # positive definite
+    residual: Float[Array, "*batch d"]  # what rounding took off the mean
 
 
 class Moments(NamedTuple):
     """Centred sufficient statistics of a set of d-vectors."""
 
-    count: Array  # [...]; float, exact up to 2**24 in float32
-    mean: Array  # [..., d]
-    scatter: Array  # [..., d, d]; sum of (x - mean)(x - mean)^T
-    residual: Array  # [..., d]; what rounding took off the mean
-    rejected: Array  # [...] int32; masked-in observations that were not finite
+    number: Float[Array, "*batch"]  # of observations; exact up to 2**24 in float32
+    mean: Float[Array, "*batch d"]
+    scatter: Float[Array, "*batch d d"]  # sum of (x - mean)(x - mean)^T
+    residual: Float[Array, "*batch d"]  # what rounding took off the mean
+    rejected: Int[Array, "*batch"]  # masked-in observations that were not finite
 
 
 def niw_prior(
-    mean: Array | float = 0.0,
-    kappa: Array | float = 1e-3,
-    nu: Array | float = 3.0,
-    scale: Array | float = 1e-3,
+    mean: float | Float[ArrayLike, " d"] = 0.0,
+    kappa: float | Float[Array, ""] = 1e-3,
+    nu: float | Float[Array, ""] = 3.0,
+    scale: float | Float[ArrayLike, "d d"] = 1e-3,
     *,
     dim: int = 2,
-    dtype: jnp.dtype | None = None,
+    dtype: Any | None = None,
 ) -> NIW:
     """Build a prior; the defaults are the bandit study's vague one for pairs.
 
@@ -68,28 +70,32 @@ def niw_prior(
         positive definite.
     """
     dtype = jnp.zeros((), dtype).dtype
-    mean = np.broadcast_to(np.asarray(mean, np.float64), (dim,))
-    scale = np.asarray(scale, np.float64)
-    if scale.ndim == 0:
-        scale = scale * np.eye(dim)
-    if scale.shape != (dim, dim):
-        raise ValueError(f"scale must be a scalar or [{dim}, {dim}], got {scale.shape}")
+    location = np.broadcast_to(np.asarray(mean, np.float64), (dim,))
+    psi = np.asarray(scale, np.float64)
+    if psi.ndim == 0:
+        psi = psi * np.eye(dim)
+    if psi.shape != (dim, dim):
+        raise ValueError(f"scale must be a scalar or [{dim}, {dim}], got {psi.shape}")
     kappa, nu = float(kappa), float(nu)
-    if not (np.isfinite(mean).all() and np.isfinite(scale).all()):
+    if not (np.isfinite(location).all() and np.isfinite(psi).all()):
         raise ValueError("mean and scale must be finite")
     if not (0.0 < kappa < np.inf and dim - 1 < nu < np.inf):
         raise ValueError(f"need kappa > 0 and nu > {dim - 1}, got {kappa} and {nu}")
-    if not np.allclose(scale, scale.T) or np.linalg.eigvalsh(scale).min() <= 0.0:
+    if not np.allclose(psi, psi.T) or np.linalg.eigvalsh(psi).min() <= 0.0:
         raise ValueError("scale must be symmetric positive definite")
-    parts = (mean, kappa, nu, scale, np.zeros(dim))
+    parts = (location, kappa, nu, psi, np.zeros(dim))
     return NIW(*(jnp.asarray(v, dtype) for v in parts))
 
 
-def _outer(x: Array) -> Array:
+def _outer(x: Float[Array, "*batch d"]) -> Float[Array, "*batch d d"]:
     return x[..., :, None] * x[..., None, :]
 
 
-def _move(mean: Array, residual: Array, step: Array) -> tuple[Array, Array]:
+def _move(
+    mean: Float[Array, "*batch d"],
+    residual: Float[Array, "*batch d"],
+    step: Float[Array, "*batch d"],
+) -> tuple[Float[Array, "*batch d"], Float[Array, "*batch d"]]:
     """Add a step to the unevaluated sum mean + residual (Knuth's two-sum).
 
     One observation moves a mean of 600 by less than its last bit; dropping those bits
@@ -101,10 +107,12 @@ def _move(mean: Array, residual: Array, step: Array) -> tuple[Array, Array]:
     return total, (mean - (total - back)) + (step - back)
 
 
-def empty_moments(shape: tuple[int, ...] = (), *, dim: int = 2, dtype=None) -> Moments:
+def empty_moments(
+    shape: tuple[int, ...] = (), *, dim: int = 2, dtype: Any | None = None
+) -> Moments:
     """Statistics of no data: the identity of ``merge``."""
     return Moments(
-        count=jnp.zeros(shape, dtype),
+        number=jnp.zeros(shape, dtype),
         mean=jnp.zeros((*shape, dim), dtype),
         scatter=jnp.zeros((*shape, dim, dim), dtype),
         residual=jnp.zeros((*shape, dim), dtype),
@@ -112,20 +120,29 @@ def empty_moments(shape: tuple[int, ...] = (), *, dim: int = 2, dtype=None) -> M
     )
 
 
-def _accept(x: Array, mask: Array | None) -> tuple[Array, Array]:
+def _accept(
+    x: Float[Array, "*batch rows d"], mask: Bool[Array, "*batch rows"] | None
+) -> tuple[Bool[Array, "*batch rows"], Int[Array, "*batch"]]:
     """Rows that count, and the number asked for but refused."""
     asked = jnp.ones(x.shape[:-1], bool) if mask is None else mask.astype(bool)
+    chex.assert_shape(asked, x.shape[:-1])
     # NaN fails the comparison too.
     usable = jnp.all(jnp.abs(x) <= magnitude_limit(x.dtype), axis=-1)
     return asked & usable, jnp.sum(asked & ~usable, axis=-1, dtype=jnp.int32)
 
 
-def moments(x: Array, mask: Array | None = None) -> Moments:
+def moments(
+    x: Float[ArrayLike, "*batch rows d"],
+    mask: Bool[Array, "*batch rows"] | None = None,
+) -> Moments:
     """Centred statistics of the masked rows of x.
 
     Args:
       x: [..., N, d] observations.
       mask: [..., N], true where the row counts; all rows if None.
+
+    Raises:
+      AssertionError: the mask is not [..., N].
     """
     x = as_float(x)
     keep, rejected = _accept(x, mask)
@@ -141,7 +158,7 @@ def moments(x: Array, mask: Array | None = None) -> Moments:
     deviation = (deviation - shift[..., None, :]) * weight
     mean, residual = _move(rough, jnp.zeros_like(rough), shift)
     return Moments(
-        count=count[..., 0],
+        number=count[..., 0],
         mean=mean,
         scatter=jnp.sum(_outer(deviation), axis=-3),
         residual=residual,
@@ -150,7 +167,10 @@ def moments(x: Array, mask: Array | None = None) -> Moments:
 
 
 def segment_moments(
-    x: Array, segment: Array, num_segments: int, mask: Array | None = None
+    x: Float[ArrayLike, "rows d"],
+    segment: Int[Array, " rows"],
+    num_segments: int,
+    mask: Bool[Array, " rows"] | None = None,
 ) -> Moments:
     """Centred statistics of the rows of x, one set per segment.
 
@@ -163,8 +183,13 @@ def segment_moments(
 
     Returns:
       ``Moments`` with batch shape [M], but one ``rejected`` count for all, shape [].
+
+    Raises:
+      AssertionError: shapes do not fit.
     """
     x = as_float(x)
+    chex.assert_rank([x, segment], [2, 1])
+    chex.assert_equal_shape_prefix([x, segment], 1)
     asked = jnp.ones(x.shape[:1], bool) if mask is None else mask.astype(bool)
     inside = (segment >= 0) & (segment < num_segments)
     usable, _ = _accept(x, None)
@@ -173,7 +198,7 @@ def segment_moments(
     weight = keep.astype(x.dtype)[:, None]
     segment = jnp.where(keep, segment, 0)
 
-    def total(v):
+    def total(v: Array) -> Array:
         return jax.ops.segment_sum(v, segment, num_segments)
 
     count = total(weight)
@@ -184,7 +209,7 @@ def segment_moments(
     deviation = (deviation - shift[segment]) * weight
     mean, residual = _move(rough, jnp.zeros_like(rough), shift)
     return Moments(
-        count=count[:, 0],
+        number=count[:, 0],
         mean=mean,
         scatter=total(_outer(deviation)),
         residual=residual,
@@ -197,14 +222,14 @@ def merge(a: Moments, b: Moments) -> Moments:
 
     Associative and commutative up to rounding; ``empty_moments`` is its identity.
     """
-    count = a.count + b.count
-    share = b.count / jnp.where(count > 0, count, 1)
+    count = a.number + b.number
+    share = b.number / jnp.where(count > 0, count, 1)
     gap = (b.mean - a.mean) + (b.residual - a.residual)
     mean, residual = _move(a.mean, a.residual, gap * share[..., None])
     # n_a n_b / n without forming the product of two counts.
-    between = _outer(gap) * (a.count * share)[..., None, None]
+    between = _outer(gap) * (a.number * share)[..., None, None]
     return Moments(
-        count=count,
+        number=count,
         mean=mean,
         scatter=a.scatter + b.scatter + between,
         residual=residual,
@@ -212,7 +237,7 @@ def merge(a: Moments, b: Moments) -> Moments:
     )
 
 
-def _definite(scale: Array) -> Array:
+def _definite(scale: Float[Array, "*batch d d"]) -> Float[Array, "*batch d d"]:
     """Undo a loss of positive definiteness by rounding; otherwise the identity.
 
     A Cholesky sweep over the correlation matrix; a pivot below a few ulps is raised to
@@ -220,9 +245,9 @@ def _definite(scale: Array) -> Array:
     batched ``jnp.linalg`` is slow on CPU.
     """
     dim = scale.shape[-1]
-    floor = 8.0 * dim * float(jnp.finfo(scale.dtype).eps)
+    floor = 8.0 * dim * float(float_info(scale.dtype).eps)
     diagonal = jnp.diagonal(scale, axis1=-2, axis2=-1)
-    root = jnp.sqrt(jnp.maximum(diagonal, float(jnp.finfo(scale.dtype).tiny)))
+    root = jnp.sqrt(jnp.maximum(diagonal, tiny(scale)))
     rows: list[list[Array]] = []
     bumps = []
     for i in range(dim):
@@ -237,13 +262,12 @@ def _definite(scale: Array) -> Array:
         bumps.append(jnp.maximum(floor - pivot, 0))
         row.append(jnp.sqrt(jnp.maximum(pivot, floor)))
         rows.append(row)
-    bump = jax.lax.stop_gradient(jnp.stack(bumps, axis=-1)) * diagonal
-    return scale + bump[..., None] * jnp.broadcast_to(
-        jnp.eye(dim, dtype=scale.dtype), scale.shape
-    )
+    bump: Array = jax.lax.stop_gradient(jnp.stack(bumps, axis=-1)) * diagonal
+    identity = jnp.broadcast_to(jnp.eye(dim, dtype=scale.dtype), scale.shape)
+    return scale + bump[..., None] * identity
 
 
-def _expand(niw: NIW, batch: tuple[int, ...]) -> NIW:
+def expand(niw: NIW, batch: tuple[int, ...]) -> NIW:
     """The same parameters for every element of a batch, spelled out.
 
     Implicit promotion of ranks would do, but users may have forbidden it.
@@ -268,23 +292,31 @@ def posterior(prior: NIW, data: Moments) -> NIW:
     Args:
       prior: parameters with batch shape broadcastable to that of ``data``.
       data: statistics from ``moments``, ``merge`` or ``segment_moments``.
+
+    Raises:
+      AssertionError: prior and data are of different widths d.
     """
-    prior = _expand(prior, data.count.shape)
-    kappa = prior.kappa + data.count
+    chex.assert_axis_dimension(data.mean, -1, prior.mean.shape[-1])
+    prior = expand(prior, data.number.shape)
+    kappa = prior.kappa + data.number
     gap = (data.mean - prior.mean) + (data.residual - prior.residual)
-    share = data.count / kappa
+    share = data.number / kappa
     mean, residual = _move(prior.mean, prior.residual, gap * share[..., None])
     between = _outer(gap) * (prior.kappa * share)[..., None, None]
     return NIW(
         mean=mean,
         kappa=kappa,
-        nu=prior.nu + data.count,
+        nu=prior.nu + data.number,
         scale=_definite(prior.scale + data.scatter + between),
         residual=residual,
     )
 
 
-def update(prior: NIW, x: Array, mask: Array | None = None) -> NIW:
+def update(
+    prior: NIW,
+    x: Float[ArrayLike, "*batch rows d"],
+    mask: Bool[Array, "*batch rows"] | None = None,
+) -> NIW:
     """Posterior after the masked rows of x: [..., N, d]; a stream calls it repeatedly.
 
     Rows that are not finite are left out; ``moments(x, mask).rejected`` counts them.
@@ -292,7 +324,9 @@ def update(prior: NIW, x: Array, mask: Array | None = None) -> NIW:
     return posterior(prior, moments(x, mask))
 
 
-def forget(niw: NIW, factor: float | Array, *, min_nu: float | None = None) -> NIW:
+def forget(
+    niw: NIW, factor: float | Float[Array, ""], *, min_nu: float | None = None
+) -> NIW:
     """Discount a posterior before it serves as the next prior.
 
     kappa <- f kappa, nu <- max(f nu, min_nu), scale <- f scale; the mean stays. The
@@ -315,83 +349,3 @@ def forget(niw: NIW, factor: float | Array, *, min_nu: float | None = None) -> N
         scale=scale,
         residual=niw.residual,
     )
-
-
-class SlotFit(NamedTuple):
-    """Result of ``fit_slots``."""
-
-    niw: NIW  # posterior over (reward, log duration); carry it to the next fit
-    count: Array  # [...]; slots used
-    rejected: Array  # [...] int32; masked-in slots that were refused
-
-
-def fit_slots(
-    carried: NIW,
-    reward: Array,
-    duration: Array,
-    mask: Array,
-    *,
-    forgetting: float | Array = 0.3,
-    log_duration: bool = True,
-) -> SlotFit:
-    """Refit the carried posterior to the filled slots (the paper's pooled estimate).
-
-    The carried posterior, discounted by ``forget``, is the prior of the pairs
-    (reward, log duration). With fewer than two usable slots nothing is fitted and the
-    carried posterior is returned as it is.
-
-    Args:
-      carried: posterior of the last fit; ``niw_prior()`` before the first.
-      reward: [..., S] reward summed in each slot.
-      duration: [..., S] seconds summed in each slot, > 0.
-      mask: [..., S] true where the slot is filled.
-      forgetting: f in (0, 1], the share of the carried posterior that is kept.
-      log_duration: model log seconds (the paper) rather than seconds.
-    """
-    asked = mask.astype(bool)
-    reward, duration = as_float(reward), as_float(duration)
-    usable = jnp.abs(reward) <= magnitude_limit(reward.dtype)
-    usable &= (duration > 0) & (duration <= magnitude_limit(duration.dtype))
-    keep = asked & usable
-    r = jnp.where(keep, reward, 0)
-    d = jnp.where(keep, duration, 1)
-    d = jnp.log(d) if log_duration else jnp.where(keep, d, 0)
-
-    weight = keep.astype(r.dtype)
-    count = jnp.sum(weight, axis=-1)
-    safe = jnp.maximum(count, 1)
-
-    # The same two centrings as ``moments``, coordinate by coordinate: [..., S] arrays
-    # vectorise over slots and trials where a trailing axis of two does not.
-    def centred(v):
-        rough = jnp.sum(v, axis=-1) / safe
-        deviation = (v - rough[..., None]) * weight
-        shift = jnp.sum(deviation, axis=-1) / safe
-        return rough + shift, (deviation - shift[..., None]) * weight
-
-    mean_r, dev_r = centred(r)
-    mean_d, dev_d = centred(d)
-    rr = jnp.sum(dev_r * dev_r, axis=-1)
-    rd = jnp.sum(dev_r * dev_d, axis=-1)
-    dd = jnp.sum(dev_d * dev_d, axis=-1)
-    rejected = jnp.sum(asked & ~usable, axis=-1, dtype=jnp.int32)
-    data = Moments(
-        count=count,
-        mean=jnp.stack([mean_r, mean_d], axis=-1),
-        scatter=jnp.stack(
-            [jnp.stack([rr, rd], axis=-1), jnp.stack([rd, dd], axis=-1)], axis=-2
-        ),
-        residual=jnp.zeros((*count.shape, 2), r.dtype),
-        rejected=rejected,
-    )
-    carried = _expand(carried, count.shape)
-    fitted = posterior(forget(carried, forgetting), data)
-    enough = count >= 2
-    niw = jax.tree.map(
-        lambda new, old: jnp.where(
-            enough.reshape(enough.shape + (1,) * (new.ndim - enough.ndim)), new, old
-        ),
-        fitted,
-        carried,
-    )
-    return SlotFit(niw=niw, count=count, rejected=rejected)

@@ -6,33 +6,45 @@ likewise. The best rate is the root of F(rho) = sum_x p(x) max_a (r(x, a) - rho 
 many steps, from below after the first.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-Array = jax.Array
+Table = Float[Array, "contexts arms"]
+Rate = float | Float[Array, ""]
+Probs = Float[ArrayLike, " contexts"]
 
 
 class OptimalRate(NamedTuple):
     """Result of ``optimal_rate``."""
 
-    rate: Array  # reward per second
-    policy: Array  # [X] int32; an action per context
-    steps: Array  # int32; policies evaluated
-    converged: Array  # bool
+    rate: Float[Array, ""]  # reward per second
+    policy: Int[Array, " contexts"]  # an action per context
+    steps: Int[Array, ""]  # policies evaluated
+    converged: Bool[Array, ""]
+
+
+# Rate, policy, steps so far, done.
+Search = tuple[Array, Array, Array, Array]
 
 
 class Trajectory(NamedTuple):
     """Result of ``approximate_iteration``."""
 
-    rate: Array  # [N] rho_1 .. rho_N
-    greedy_rate: Array  # [N] rho(u_{rho_{k-1}}), of which rho_k is a perturbed copy
+    rate: Float[Array, " N"]  # rho_1 .. rho_N
+    greedy_rate: Float[Array, " N"]  # rho(u_{rho_{k-1}}); rho_k is a perturbed copy
 
 
 def context_weights(
-    reward: Array, context_probs: Array | None, mask: Array | None
-) -> Array:
+    reward: Table,
+    context_probs: Probs | None,
+    mask: Bool[Array, "contexts arms"] | None,
+) -> Float[Array, " contexts"]:
     """Probabilities of the contexts that have an action, [X], summing to 1 (or 0)."""
     size = reward.shape[0]
     if context_probs is None:
@@ -46,8 +58,12 @@ def context_weights(
 
 
 def greedy_policy(
-    reward: Array, duration: Array, rate: Array, *, mask: Array | None = None
-) -> Array:
+    reward: Table,
+    duration: Table,
+    rate: Rate,
+    *,
+    mask: Bool[Array, "contexts arms"] | None = None,
+) -> Int[Array, " contexts"]:
     """argmax_a r(x, a) - rate d(x, a), first on ties: [X] int32.
 
     Args:
@@ -55,7 +71,11 @@ def greedy_policy(
       duration: [X, A] mean seconds.
       rate: scalar price of a second.
       mask: [X, A] actions that may be chosen; all if None.
+
+    Raises:
+      AssertionError: the tables differ in shape.
     """
+    chex.assert_equal_shape([reward, duration])
     value = reward - rate * duration
     if mask is not None:
         value = jnp.where(mask, value, -jnp.inf)
@@ -63,13 +83,13 @@ def greedy_policy(
 
 
 def policy_totals(
-    policy: Array,
-    reward: Array,
-    duration: Array,
+    policy: Int[Array, " contexts"],
+    reward: Table,
+    duration: Table,
     *,
-    context_probs: Array | None = None,
-    mask: Array | None = None,
-) -> tuple[Array, Array]:
+    context_probs: Probs | None = None,
+    mask: Bool[Array, "contexts arms"] | None = None,
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Expected reward R_u and expected seconds D_u of a decision under a policy."""
     probs = context_weights(reward, context_probs, mask)
     # Masked cells may hold anything; contexts without an action carry no weight.
@@ -83,13 +103,13 @@ def policy_totals(
 
 
 def greedy_rate(
-    reward: Array,
-    duration: Array,
-    rate: Array,
+    reward: Table,
+    duration: Table,
+    rate: Rate,
     *,
-    context_probs: Array | None = None,
-    mask: Array | None = None,
-) -> Array:
+    context_probs: Probs | None = None,
+    mask: Bool[Array, "contexts arms"] | None = None,
+) -> Float[Array, ""]:
     """Rate of the policy that is greedy at ``rate``: one Dinkelbach step.
 
     Newton form rho + F(rho) / D: in float32 it loses less than R / D. Zero where no
@@ -99,23 +119,30 @@ def greedy_rate(
     return _newton(policy, reward, duration, rate, context_probs, mask)
 
 
-def _newton(policy, reward, duration, rate, context_probs, mask) -> Array:
-    gain, time = policy_totals(
+def _newton(
+    policy: Int[Array, " contexts"],
+    reward: Table,
+    duration: Table,
+    rate: Rate,
+    context_probs: Probs | None,
+    mask: Bool[Array, "contexts arms"] | None,
+) -> Float[Array, ""]:
+    value, time = policy_totals(
         policy,
         reward - rate * duration,
         duration,
         context_probs=context_probs,
         mask=mask,
     )
-    return jnp.where(time > 0, rate + gain / jnp.where(time > 0, time, 1), 0)
+    return jnp.where(time > 0, rate + value / jnp.where(time > 0, time, 1), 0)
 
 
 def optimal_rate(
-    reward: Array,
-    duration: Array,
+    reward: Table,
+    duration: Table,
     *,
-    context_probs: Array | None = None,
-    mask: Array | None = None,
+    context_probs: Probs | None = None,
+    mask: Bool[Array, "contexts arms"] | None = None,
     max_steps: int = 100,
 ) -> OptimalRate:
     """Best rate over all deterministic policies, without enumerating them.
@@ -132,10 +159,15 @@ def optimal_rate(
 
     Returns:
       ``OptimalRate``; ``rate`` is NaN if a table cell in use is not finite.
+
+    Raises:
+      AssertionError: the tables are not [X, A] both.
     """
+    chex.assert_rank([reward, duration], 2)
+    chex.assert_equal_shape([reward, duration])
     fixed_r, fixed_d = jax.lax.stop_gradient((reward, duration))
 
-    def step(carry):
+    def step(carry: Search) -> Search:
         rate, policy, steps, _ = carry
         better = greedy_policy(fixed_r, fixed_d, rate, mask=mask)
         new = _newton(better, fixed_r, fixed_d, rate, context_probs, mask)
@@ -144,7 +176,7 @@ def optimal_rate(
         done = jnp.all(better == policy) | ((steps > 0) & ~(new > rate))
         return new, better, steps + 1, done
 
-    def unfinished(carry):
+    def unfinished(carry: Search) -> Array:
         return ~carry[3] & (carry[2] < max_steps)
 
     start = (
@@ -159,12 +191,12 @@ def optimal_rate(
 
 
 def approximate_iteration(
-    reward: Array,
-    duration: Array,
-    factors: Array,
+    reward: Table,
+    duration: Table,
+    factors: Float[Array, " N"],
     *,
-    context_probs: Array | None = None,
-    initial_rate: Array | float = 0.0,
+    context_probs: Probs | None = None,
+    initial_rate: Rate = 0.0,
 ) -> Trajectory:
     """Dinkelbach iteration whose every rate is off by a factor.
 
@@ -181,7 +213,7 @@ def approximate_iteration(
     Source: the paper, "Approximate Dinkelbach iteration".
     """
 
-    def step(rate, factor):
+    def step(rate: Array, factor: Array) -> tuple[Array, tuple[Array, Array]]:
         target = greedy_rate(reward, duration, rate, context_probs=context_probs)
         return factor * target, (factor * target, target)
 
@@ -191,12 +223,12 @@ def approximate_iteration(
 
 
 def duration_spread(
-    reward: Array,
-    duration: Array,
-    gamma: float | Array,
+    reward: Table,
+    duration: Table,
+    gamma: Rate,
     *,
-    context_probs: Array | None = None,
-) -> Array:
+    context_probs: Probs | None = None,
+) -> Float[Array, ""]:
     """R = max of D_u / D* and D* / D_u over policies greedy in [0, (1 + gamma) rho*].
 
     F is convex in rho with slope -D_u, so D_u falls as the rate rises and the two ends
@@ -207,7 +239,7 @@ def duration_spread(
         best.policy, reward, duration, context_probs=context_probs
     )
 
-    def extreme(rate, sign):
+    def extreme(rate: Array, sign: int) -> Array:
         value = reward - rate * duration
         tied = value >= jnp.max(value, axis=-1, keepdims=True)
         pick = jnp.argmax(jnp.where(tied, sign * duration, -jnp.inf), axis=-1)
@@ -221,8 +253,8 @@ def duration_spread(
 
 
 def tolerance_band(
-    rate: Array, gamma: float | Array, spread: Array
-) -> tuple[Array, Array]:
+    rate: Float[Array, ""], gamma: Rate, spread: Float[Array, ""]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Interval that holds the tail of an approximate iteration.
 
     [(1 - R gamma / (1 + gamma)) rho*, (1 + gamma) rho*].

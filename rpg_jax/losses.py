@@ -9,13 +9,20 @@ dividing each sequence by its own length would favour long wrong answers and sho
 ones (Liu et al. 2025, "Understanding R1-Zero-like training").
 """
 
+from __future__ import annotations
+
 import math
 from typing import Literal, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
 
-Array = jax.Array
+from rpg_jax.arrays import float_info
+
+Tokens = Float[Array, "*batch T"]
+Mask = Bool[Array, "*batch T"]
 
 # exp(20) = 4.9e8: far outside any trust region, still far from overflow.
 MAX_LOG_RATIO = 20.0
@@ -24,35 +31,40 @@ MAX_LOG_RATIO = 20.0
 class PPOInfo(NamedTuple):
     """Diagnostics of a policy step; all are scalars over the counted tokens."""
 
-    clip_fraction: Array  # share of tokens whose clipped branch was the smaller
-    approx_kl: Array  # k3 estimate of KL(old || new), nats per token
-    ratio_mean: Array
-    ratio_max: Array
-    nonfinite: Array  # int32; masked-in tokens left out because an input was NaN or inf
+    clip_fraction: Float[Array, ""]  # of tokens whose clipped branch was the smaller
+    approx_kl: Float[Array, ""]  # k3 estimate of KL(old || new), nats per token
+    ratio_mean: Float[Array, ""]
+    ratio_max: Float[Array, ""]
+    nonfinite: Int[Array, ""]  # masked-in tokens left out: an input was NaN or inf
 
 
 class Advantages(NamedTuple):
     """Advantages and the targets a critic regresses to."""
 
-    advantage: Array
-    target: Array
+    advantage: Tokens
+    target: Tokens
 
 
 def _float(x: Array) -> Array:
     """At least float32: bfloat16 keeps 3 digits of a log-probability."""
     x = jnp.asarray(x)
-    wide = jnp.issubdtype(x.dtype, jnp.floating) and jnp.finfo(x.dtype).bits >= 32
+    wide = jnp.issubdtype(x.dtype, jnp.floating) and float_info(x.dtype).bits >= 32
     return x if wide else x.astype(jnp.float32)
 
 
-def masked_sum(x: Array, mask: Array) -> Array:
+def masked_sum(
+    x: Float[Array, "*shape"], mask: Bool[Array, "*shape"]
+) -> Float[Array, ""]:
     """Sum of the masked-in entries; masked-out ones may be NaN."""
     return jnp.sum(jnp.where(mask.astype(bool), x, 0))
 
 
 def masked_mean(
-    x: Array, mask: Array, *, normalizer: Array | float | None = None
-) -> Array:
+    x: Float[Array, "*shape"],
+    mask: Bool[Array, "*shape"],
+    *,
+    normalizer: Float[Array, ""] | float | None = None,
+) -> Float[Array, ""]:
     """Masked sum over ``normalizer``, or over the number of masked-in entries.
 
     Args:
@@ -67,7 +79,7 @@ def masked_mean(
     return total / normalizer
 
 
-def _k3(log_ratio: Array) -> Array:
+def _k3(log_ratio: Tokens) -> Tokens:
     """exp(-x) - 1 + x, by its series near 0 where the closed form cancels."""
     x = log_ratio
     near = jnp.abs(x) < 0.05
@@ -83,12 +95,12 @@ def _k3(log_ratio: Array) -> Array:
 
 
 def kl_estimate(
-    log_prob: Array,
-    ref_log_prob: Array,
-    mask: Array,
+    log_prob: Tokens,
+    ref_log_prob: Tokens,
+    mask: Mask,
     *,
     kind: Literal["k1", "k2", "k3"] = "k3",
-) -> Array:
+) -> Tokens:
     """Per-token estimate of KL(policy || reference) from the policy's own samples.
 
     With x = log pi - log pi_ref: k1 = x (unbiased, signed), k2 = x^2 / 2 (biased, its
@@ -105,9 +117,11 @@ def kl_estimate(
 
     Raises:
       ValueError: unknown kind.
+      AssertionError: shapes differ.
 
     Source: Schulman (2020), "Approximating KL divergence".
     """
+    chex.assert_equal_shape([log_prob, ref_log_prob, mask])
     x = jnp.where(mask.astype(bool), _float(log_prob) - _float(ref_log_prob), 0)
     if kind == "k1":
         return x
@@ -119,15 +133,15 @@ def kl_estimate(
 
 
 def ppo_clip_loss(
-    log_prob: Array,
-    old_log_prob: Array,
-    advantage: Array,
-    mask: Array,
+    log_prob: Tokens,
+    old_log_prob: Tokens,
+    advantage: Tokens | Float[Array, "*batch 1"],
+    mask: Mask,
     *,
     clip_eps: float = 0.2,
     clip_eps_high: float | None = None,
-    normalizer: Array | float | None = None,
-) -> tuple[Array, PPOInfo]:
+    normalizer: Float[Array, ""] | float | None = None,
+) -> tuple[Float[Array, ""], PPOInfo]:
     """Clipped surrogate: -sum min(w A, clip(w, 1 - eps, 1 + eps) A) / normalizer.
 
     w = exp(log_prob - old_log_prob). Gradients flow through ``log_prob`` alone.
@@ -144,8 +158,13 @@ def ppo_clip_loss(
     Returns:
       Scalar loss and ``PPOInfo``.
 
+    Raises:
+      AssertionError: shapes do not fit.
+
     Source: Schulman et al. (2017); the paper's step from NPG to PPO.
     """
+    chex.assert_equal_shape([log_prob, old_log_prob, mask])
+    chex.assert_is_broadcastable(advantage.shape, log_prob.shape)
     high = clip_eps if clip_eps_high is None else clip_eps_high
     log_prob = _float(log_prob)
     advantage = jax.lax.stop_gradient(
@@ -171,14 +190,14 @@ def ppo_clip_loss(
 
 
 def value_clip_loss(
-    value: Array,
-    old_value: Array,
-    target: Array,
-    mask: Array,
+    value: Tokens,
+    old_value: Tokens,
+    target: Tokens,
+    mask: Mask,
     *,
     clip_eps: float = 0.5,
-    normalizer: Array | float | None = None,
-) -> Array:
+    normalizer: Float[Array, ""] | float | None = None,
+) -> Float[Array, ""]:
     """Pessimistic value loss: mean of max((v - R)^2, (v_clip - R)^2) / 2.
 
     v_clip = old + clip(v - old, -eps, eps). Gradients flow through ``value`` alone.
@@ -190,7 +209,11 @@ def value_clip_loss(
       mask: [..., T].
       clip_eps: how far a value may move per batch, in units of the return.
       normalizer: constant divisor; the mask's sum if None.
+
+    Raises:
+      AssertionError: shapes differ.
     """
+    chex.assert_equal_shape([value, old_value, target, mask])
     keep = mask.astype(bool)
     value = jnp.where(keep, _float(value), 0)
     old = jax.lax.stop_gradient(jnp.where(keep, _float(old_value), 0))
@@ -200,7 +223,9 @@ def value_clip_loss(
     return masked_mean(worst, keep, normalizer=normalizer) / 2
 
 
-def leave_one_out_advantage(reward: Array, mask: Array | None = None) -> Array:
+def leave_one_out_advantage(
+    reward: Float[Array, "*batch G"], mask: Bool[Array, "*batch G"] | None = None
+) -> Float[Array, "*batch G"]:
     """Reward minus the mean of the *other* members of its group.
 
     A_i = r_i - sum_{j != i} r_j / (n - 1): an unbiased baseline (Kool et al. 2019).
@@ -211,47 +236,25 @@ def leave_one_out_advantage(reward: Array, mask: Array | None = None) -> Array:
 
     Returns:
       [..., G]; 0 for masked-out members and for a group of one, which has no baseline.
+
+    Raises:
+      AssertionError: reward and mask differ in shape.
     """
     centred, count = _centre(reward, mask)
     return centred * (count / jnp.maximum(count - 1, 1))
 
 
-def group_advantage(
-    reward: Array,
-    mask: Array | None = None,
-    *,
-    scale_by_std: bool = False,
-    eps: float = 1e-6,
-) -> Array:
-    """Reward minus its group's mean, over the group's deviation if asked (GRPO).
-
-    Args:
-      reward: [..., G].
-      mask: [..., G] members that count.
-      scale_by_std: divide by (std + eps), std with n - 1. Off by default: it weights
-        prompts by the inverse of their spread and hides what a second costs.
-      eps: added to the deviation, in units of reward.
-    """
-    centred, count = _centre(reward, mask)
-    if not scale_by_std:
-        return centred
-    square = jnp.sum(centred * centred, axis=-1, keepdims=True)
-    variance = square / jnp.maximum(count - 1, 1)
-    # sqrt has an infinite slope at 0, where a group of equal rewards would sit.
-    positive = variance > 0
-    std = jnp.where(positive, jnp.sqrt(jnp.where(positive, variance, 1)), 0)
-    return centred / (std + eps)
-
-
-def _centre(reward: Array, mask: Array | None) -> tuple[Array, Array]:
+def _centre(
+    reward: Float[Array, "*batch G"], mask: Bool[Array, "*batch G"] | None
+) -> tuple[Float[Array, "*batch G"], Float[Array, "*batch 1"]]:
     reward = _float(reward)
     keep = jnp.ones(reward.shape, bool) if mask is None else mask.astype(bool)
+    chex.assert_equal_shape([reward, keep])
     reward = jnp.where(keep, reward, 0)
     count = jnp.sum(keep, axis=-1, keepdims=True, dtype=reward.dtype)
     members = jnp.maximum(count, 1)
     centred = reward
-    # Twice: the rounding of the first mean is no advantage, least of all in a group of
-    # equal rewards, whose deviation it would be divided by.
+    # Twice: the rounding of the first mean is no advantage.
     for _ in range(2):
         mean = jnp.sum(centred, axis=-1, keepdims=True) / members
         centred = jnp.where(keep, centred - mean, 0)
@@ -259,13 +262,13 @@ def _centre(reward: Array, mask: Array | None) -> tuple[Array, Array]:
 
 
 def gae(
-    reward: Array,
-    value: Array,
-    mask: Array,
+    reward: Tokens,
+    value: Tokens,
+    mask: Mask,
     *,
     discount: float = 1.0,
     trace: float = 1.0,
-    last_value: Array | None = None,
+    last_value: Float[Array, "*batch"] | None = None,
 ) -> Advantages:
     """Generalised advantage estimation along the last axis.
 
@@ -283,15 +286,21 @@ def gae(
     Returns:
       ``Advantages`` with target = advantage + value; both 0 where masked out.
 
+    Raises:
+      AssertionError: shapes differ.
+
     Source: Schulman et al. (2016).
     """
+    chex.assert_equal_shape([reward, value, mask])
     keep = mask.astype(bool)
     reward = jnp.where(keep, _float(reward), 0)
     value = jnp.where(keep, _float(value), 0)
     start = jnp.zeros(reward.shape[:-1], reward.dtype)
     after = start if last_value is None else _float(last_value)
 
-    def step(carry, token):
+    def step(
+        carry: tuple[Array, Array], token: tuple[Array, ...]
+    ) -> tuple[tuple[Array, Array], Array]:
         next_advantage, next_value = carry
         r, v, m = token
         advantage = r + discount * next_value - v + discount * trace * next_advantage
@@ -308,8 +317,12 @@ def gae(
 
 
 def whiten(
-    x: Array, mask: Array, *, shift_mean: bool = True, eps: float = 1e-8
-) -> Array:
+    x: Float[Array, "*shape"],
+    mask: Bool[Array, "*shape"],
+    *,
+    shift_mean: bool = True,
+    eps: float = 1e-8,
+) -> Float[Array, "*shape"]:
     """Masked values at zero mean and unit variance over all masked-in entries.
 
     Args:
@@ -320,7 +333,11 @@ def whiten(
 
     Returns:
       Same shape; 0 where masked out. Equal values give 0, not noise.
+
+    Raises:
+      AssertionError: shapes differ.
     """
+    chex.assert_equal_shape([x, mask])
     keep = mask.astype(bool)
     x = jnp.where(keep, _float(x), 0)
     mean = masked_mean(x, keep)

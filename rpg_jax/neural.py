@@ -1,47 +1,44 @@
 """A neural rate estimator: predicted means in place of posterior means."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PyTree, Shaped
 
 from rpg_jax import dinkelbach
-from rpg_jax.types import (
-    Array,
-    Batch,
-    RateEstimator,
-    checked_weights,
-    usable_rows,
-)
+from rpg_jax.arrays import float_info, select
+from rpg_jax.types import Batch, RateEstimator, checked_weights, usable_rows
+
+if TYPE_CHECKING:
+    import optax
+
+Apply = Callable[[PyTree, Shaped[Array, "N ..."]], Float[Array, "N A 2"]]
 
 
 class NeuralState(NamedTuple):
     """State of ``neural``."""
 
-    params: Any
+    params: PyTree
     opt_state: Any
-    scale: Array  # [2]; unit of reward and of seconds, fixed by the first data
-    ready: Array  # bool
-    skipped: Array  # int32; gradient steps left out because they were not finite
-    rejected: Array  # int32
-
-
-def _all_finite(tree: Any) -> Array:
-    leaves = jax.tree.leaves(tree)
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
+    scale: Float[Array, " 2"]  # unit of reward and of seconds, fixed by the first data
+    ready: Bool[Array, ""]
+    skipped: Int[Array, ""]  # gradient steps left out because they were not finite
+    rejected: Int[Array, ""]
 
 
 def neural(
-    apply_fn: Callable[[Any, Array], Array],
-    params: Any,
+    apply_fn: Apply,
+    params: PyTree,
     optimizer: optax.GradientTransformation,
     *,
     num_steps: int,
-    contexts: Array,
-    context_probs: Array | None = None,
+    contexts: Shaped[Array, "N ..."],
+    context_probs: Float[ArrayLike, " N"] | None = None,
 ) -> RateEstimator:
     """A network of mean reward and seconds, and a Dinkelbach step on its predictions.
 
@@ -77,76 +74,11 @@ def neural(
             rejected=jnp.zeros((), jnp.int32),
         )
 
-    def predict(weights: Any, context: Array) -> tuple[Array, Array]:
-        out = apply_fn(weights, context)
-        return out[..., 0], jax.nn.softplus(out[..., 1])
-
-    def update(state: NeuralState, batch: Batch) -> NeuralState:
-        num_arms = jax.eval_shape(predict, state.params, batch.context)[0].shape[-1]
-        batch, keep, rejected = usable_rows(batch, num_arms=num_arms, features=True)
-        number = jnp.maximum(jnp.sum(keep, dtype=batch.reward.dtype), 1)
-        target = jnp.stack(
-            [jnp.where(keep, batch.reward, 0), jnp.where(keep, batch.duration, 0)]
-        )
-        peak = jnp.maximum(jnp.max(jnp.abs(target), axis=-1), 1e-30)
-        # Scaled by the peak first: squares of 1e-30 or 1e15 would leave float32.
-        size = peak * jnp.sqrt(
-            jnp.sum(jnp.square(target / peak[:, None]), axis=-1) / number
-        )
-        seen = jnp.any(keep)
-        size = jnp.where(size > 0, size, 1)
-        scale = jnp.where(state.ready | ~seen, state.scale, size)
-        target = target / scale[:, None]
-        action = jnp.where(keep, batch.action, 0)
-
-        def loss(weights: Any) -> Array:
-            reward, duration = predict(weights, batch.context)
-            index = action[:, None]
-            error = jnp.stack(
-                [
-                    jnp.take_along_axis(reward, index, axis=-1)[:, 0],
-                    jnp.take_along_axis(duration, index, axis=-1)[:, 0],
-                ]
-            )
-            error = jnp.where(keep[None, :], error - target, 0)
-            return jnp.sum(error * error) / number
-
-        def step(carry, _):
-            weights, opt_state, skipped = carry
-            grads = jax.grad(loss)(weights)
-            # optax promotes an integer count, which a strict user may have forbidden.
-            with jax.numpy_dtype_promotion("standard"):
-                moves, new_opt = optimizer.update(grads, opt_state, weights)
-                new = optax.apply_updates(weights, moves)
-            fine = _all_finite((grads, new))
-            accept = fine & seen
-
-            def pick(n, o):
-                return jnp.where(accept, n, o)
-
-            return (
-                jax.tree.map(pick, new, weights),
-                jax.tree.map(pick, new_opt, opt_state),
-                skipped + (seen & ~fine).astype(jnp.int32),
-            ), None
-
-        (weights, opt_state, skipped), _ = jax.lax.scan(
-            step, (state.params, state.opt_state, state.skipped), length=num_steps
-        )
-        return NeuralState(
-            params=weights,
-            opt_state=opt_state,
-            scale=scale,
-            ready=state.ready | seen,
-            skipped=skipped,
-            rejected=state.rejected + rejected,
-        )
-
-    def rate(state: NeuralState, rho_k: Array) -> Array:
-        reward, duration = predict(state.params, contexts)
+    def rate(state: NeuralState, rho_k: Float[Array, ""]) -> Float[Array, ""]:
+        reward, duration = _predict(apply_fn, state.params, contexts)
         unit = state.scale[0] / state.scale[1]
         # A softplus may round to 0 seconds; no action is free.
-        duration = jnp.maximum(duration, float(jnp.finfo(duration.dtype).eps))
+        duration = jnp.maximum(duration, float(float_info(duration.dtype).eps))
         estimate = dinkelbach.greedy_rate(
             reward,
             duration,
@@ -155,4 +87,104 @@ def neural(
         )
         return jnp.where(state.ready, estimate * unit, 0)
 
+    def update(state: NeuralState, batch: Batch) -> NeuralState:
+        return _update(apply_fn, optimizer, num_steps, state, batch)
+
     return RateEstimator(init, update, rate, needs=("context", "action"))
+
+
+def _predict(
+    apply_fn: Apply, params: PyTree, context: Shaped[Array, "N ..."]
+) -> tuple[Float[Array, "N A"], Float[Array, "N A"]]:
+    """Mean reward and mean seconds of every arm, in the state's units."""
+    out = apply_fn(params, context)
+    return out[..., 0], jax.nn.softplus(out[..., 1])
+
+
+def _update(
+    apply_fn: Apply,
+    optimizer: optax.GradientTransformation,
+    num_steps: int,
+    state: NeuralState,
+    batch: Batch,
+) -> NeuralState:
+    """``num_steps`` optimizer steps on the batch's squared errors."""
+    tables = jax.eval_shape(
+        lambda p, c: _predict(apply_fn, p, c), state.params, batch.context
+    )
+    num_arms = tables[0].shape[-1]
+    batch, keep, rejected = usable_rows(batch, num_arms=num_arms, features=True)
+    number = jnp.maximum(jnp.sum(keep, dtype=batch.reward.dtype), 1)
+    target = jnp.stack(
+        [jnp.where(keep, batch.reward, 0), jnp.where(keep, batch.duration, 0)]
+    )
+    seen = jnp.any(keep)
+    scale = jnp.where(state.ready | ~seen, state.scale, _units(target, number))
+    target = target / scale[:, None]
+    index = jnp.where(keep, batch.action, 0)[:, None]
+
+    def loss(weights: PyTree) -> Float[Array, ""]:
+        reward, duration = _predict(apply_fn, weights, batch.context)
+        error = jnp.stack(
+            [
+                jnp.take_along_axis(reward, index, axis=-1)[:, 0],
+                jnp.take_along_axis(duration, index, axis=-1)[:, 0],
+            ]
+        )
+        error = jnp.where(keep[None, :], error - target, 0)
+        return jnp.sum(error * error) / number
+
+    carry = (state.params, state.opt_state, state.skipped)
+    (weights, opt_state, skipped), _ = jax.lax.scan(
+        lambda now, _: (_step(loss, optimizer, seen, *now), None),
+        carry,
+        length=num_steps,
+    )
+    return NeuralState(
+        params=weights,
+        opt_state=opt_state,
+        scale=scale,
+        ready=state.ready | seen,
+        skipped=skipped,
+        rejected=state.rejected + rejected,
+    )
+
+
+def _units(target: Float[Array, "2 B"], number: Float[Array, ""]) -> Float[Array, " 2"]:
+    """Root mean squares of reward and seconds; 1 where all of them are 0."""
+    peak = jnp.maximum(jnp.max(jnp.abs(target), axis=-1), 1e-30)
+    # Scaled by the peak first: squares of 1e-30 or 1e15 would leave float32.
+    size = peak * jnp.sqrt(
+        jnp.sum(jnp.square(target / peak[:, None]), axis=-1) / number
+    )
+    return jnp.where(size > 0, size, 1)
+
+
+def _step(
+    loss: Callable[[PyTree], Float[Array, ""]],
+    optimizer: optax.GradientTransformation,
+    seen: Bool[Array, ""],
+    weights: PyTree,
+    opt_state: Any,
+    skipped: Int[Array, ""],
+) -> tuple[PyTree, Any, Int[Array, ""]]:
+    """One optimizer step, left out where there are no data or it is not finite."""
+    import optax
+
+    grads = jax.grad(loss)(weights)
+    # optax promotes an integer count, which a strict user may have forbidden.
+    with jax.numpy_dtype_promotion("standard"):
+        moves, new_opt = optimizer.update(grads, opt_state, weights)
+        new = optax.apply_updates(weights, moves)
+    fine = _all_finite((grads, new))
+    accept = fine & seen
+    return (
+        select(accept, new, weights),
+        select(accept, new_opt, opt_state),
+        skipped + (seen & ~fine).astype(jnp.int32),
+    )
+
+
+def _all_finite(tree: PyTree) -> Bool[Array, ""]:
+    leaves = jax.tree.leaves(tree)
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))

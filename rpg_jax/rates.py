@@ -6,6 +6,8 @@ posterior; ``robbins_monro``, ``neural`` and ``empirical`` are alternatives to t
 The pooled ones estimate the rate of whatever they are fed: feed them greedy decisions.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from statistics import NormalDist
@@ -13,14 +15,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float, Int
 
 from rpg_jax import conjugate, dinkelbach
-from rpg_jax.arrays import concrete
+from rpg_jax.arrays import concrete, select, tiny
 from rpg_jax.conjugate import NIW, Moments
 from rpg_jax.neural import NeuralState, neural
 from rpg_jax.slots import SlotState, niw_slots
 from rpg_jax.types import (
-    Array,
     Batch,
     RateEstimator,
     check_unit,
@@ -33,18 +35,18 @@ class CellState(NamedTuple):
     """State of ``niw``."""
 
     cells: NIW  # batch shape [X, A]
-    count: Array  # [X, A]; observations a cell has seen
-    rejected: Array  # int32
+    number: Float[Array, "contexts arms"]  # observations a cell has seen
+    rejected: Int[Array, ""]
 
 
 class RobbinsMonroState(NamedTuple):
     """State of ``robbins_monro``."""
 
-    rate: Array
-    duration: Array  # running mean of seconds, the unit of the step
-    count: Array
-    step: Array  # int32; updates that had data
-    rejected: Array  # int32
+    rate: Float[Array, ""]
+    duration: Float[Array, ""]  # running mean of seconds, the unit of the step
+    number: Float[Array, ""]  # rows seen
+    step: Int[Array, ""]  # updates that had data
+    rejected: Int[Array, ""]
 
 
 __all__ = [
@@ -61,12 +63,22 @@ __all__ = [
 ]
 
 
+class _Cells(NamedTuple):
+    """Arguments of ``niw`` that its functions need."""
+
+    shape: tuple[int, int]
+    context_probs: Float[ArrayLike, " contexts"] | None
+    log_duration: bool
+    forgetting: float
+    quantile: float | None
+
+
 def niw(
     num_contexts: int,
     num_arms: int,
     *,
     prior: NIW | None = None,
-    context_probs: Array | None = None,
+    context_probs: Float[ArrayLike, " contexts"] | None = None,
     log_duration: bool = False,
     forgetting: float = 1.0,
     quantile: float | None = None,
@@ -94,97 +106,87 @@ def niw(
     if num_contexts < 1 or num_arms < 1:
         raise ValueError(f"need contexts and arms, got {num_contexts} x {num_arms}")
     check_unit(forgetting=forgetting, quantile=quantile)
-    context_probs = checked_weights(context_probs, num_contexts)
+    probs = checked_weights(context_probs, num_contexts)
     base = conjugate.niw_prior() if prior is None else prior
     shape = (num_contexts, num_arms)
+    table = _Cells(shape, probs, log_duration, forgetting, quantile)
 
     def init() -> CellState:
         cells = jax.tree.map(lambda p: jnp.broadcast_to(p, shape + p.shape), base)
         return CellState(cells, jnp.zeros(shape), jnp.zeros((), jnp.int32))
 
-    def update(state: CellState, batch: Batch) -> CellState:
-        batch, keep, rejected = usable_rows(
-            batch,
-            num_contexts=num_contexts,
-            num_arms=num_arms,
-        )
-        seconds = jnp.where(keep, batch.duration, 1)
-        second = jnp.log(seconds) if log_duration else seconds
-        pairs = jnp.stack([jnp.where(keep, batch.reward, 0), second], axis=-1)
-        flat = jnp.where(keep, batch.context * num_arms + batch.action, 0)
-        data = conjugate.segment_moments(pairs, flat, num_contexts * num_arms, keep)
-        data = Moments(
-            *(v.reshape(shape + v.shape[1:]) for v in data[:4]), rejected=data.rejected
-        )
-        cells = state.cells
-        if forgetting != 1.0:
-            touched = data.count > 0
-            faded = conjugate.forget(cells, forgetting)
-            cells = jax.tree.map(
-                lambda new, old: jnp.where(
-                    touched.reshape(shape + (1,) * (new.ndim - 2)), new, old
-                ),
-                faded,
-                cells,
-            )
-        # A posterior given no data is its prior, up to the guard on definiteness.
-        return CellState(
-            cells=_posterior(cells, data),
-            count=state.count + data.count,
-            rejected=state.rejected + rejected,
-        )
-
-    def rate(state: CellState, rho_k: Array) -> Array:
-        cells, tried = state.cells, state.count > 0
-        reward, duration = cells.mean[..., 0], cells.mean[..., 1]
-        # Posterior covariance of the cell's mean; finite once nu > 3.
-        spread = cells.scale / jnp.maximum(cells.nu - 3, 1)[..., None, None]
-        if log_duration:
-            # The cap keeps an absurd variance from overflowing; exp(40) seconds is.
-            duration = jnp.exp(jnp.minimum(duration + spread[..., 1, 1] / 2, 40))
-        rho_k = jnp.asarray(rho_k, reward.dtype)
-        policy = dinkelbach.greedy_policy(reward, duration, rho_k, mask=tried)
-        plug_in = dinkelbach.greedy_rate(
-            reward, duration, rho_k, context_probs=context_probs, mask=tried
-        )
-        if quantile is None:
-            return plug_in
-        unit = duration if log_duration else jnp.ones_like(duration)
-        variance = (
-            spread[..., 0, 0]
-            - 2 * plug_in * unit * spread[..., 0, 1]
-            + jnp.square(plug_in * unit) * spread[..., 1, 1]
-        ) / cells.kappa
-        probs = dinkelbach.context_weights(reward, context_probs, tried)
-        chosen = jnp.take_along_axis(variance, policy[:, None], axis=-1)[:, 0]
-        _, time = dinkelbach.policy_totals(
-            policy, reward, duration, context_probs=context_probs, mask=tried
-        )
-        total = jnp.sum(jnp.square(probs) * jnp.where(probs > 0, chosen, 0))
-        sd = jnp.sqrt(jnp.maximum(total, float(jnp.finfo(total.dtype).tiny)))
-        z = NormalDist().inv_cdf(quantile)
-        return jnp.where(time > 0, plug_in + z * sd / jnp.where(time > 0, time, 1), 0)
-
     # A single context or arm needs no index.
     indices = (("context", num_contexts), ("action", num_arms))
-    needs = tuple(name for name, number in indices if number > 1)
-    return RateEstimator(init, update, rate, needs)
-
-
-def _posterior(cells: NIW, data: Moments) -> NIW:
-    fitted = conjugate.posterior(cells, data)
-    untouched = data.count <= 0
-    return jax.tree.map(
-        lambda new, old: jnp.where(
-            untouched.reshape(untouched.shape + (1,) * (new.ndim - 2)), old, new
-        ),
-        fitted,
-        cells,
+    return RateEstimator(
+        init=init,
+        update=lambda state, batch: _update_cells(table, state, batch),
+        rate=lambda state, rho_k: _cell_rate(table, state, rho_k),
+        needs=tuple(name for name, number in indices if number > 1),
     )
 
 
+def _update_cells(table: _Cells, state: CellState, batch: Batch) -> CellState:
+    contexts, arms = table.shape
+    batch, keep, rejected = usable_rows(batch, num_contexts=contexts, num_arms=arms)
+    seconds = jnp.where(keep, batch.duration, 1)
+    second = jnp.log(seconds) if table.log_duration else seconds
+    pairs = jnp.stack([jnp.where(keep, batch.reward, 0), second], axis=-1)
+    flat = jnp.where(keep, batch.context * arms + batch.action, 0)
+    data = conjugate.segment_moments(pairs, flat, contexts * arms, keep)
+    number, mean, scatter, residual = (
+        v.reshape(table.shape + v.shape[1:]) for v in data[:4]
+    )
+    data = Moments(number, mean, scatter, residual, data.rejected)
+    cells = state.cells
+    if table.forgetting != 1.0:
+        faded = conjugate.forget(cells, table.forgetting)
+        cells = select(data.number > 0, faded, cells)
+    # A posterior given no data is its prior, up to the guard on definiteness.
+    fitted = conjugate.posterior(cells, data)
+    return CellState(
+        cells=select(data.number <= 0, cells, fitted),
+        number=state.number + data.number,
+        rejected=state.rejected + rejected,
+    )
+
+
+def _cell_rate(
+    table: _Cells, state: CellState, rho_k: Float[Array, ""]
+) -> Float[Array, ""]:
+    """One Dinkelbach step on the cells' means, and perhaps z standard deviations."""
+    cells, tried = state.cells, state.number > 0
+    reward, duration = cells.mean[..., 0], cells.mean[..., 1]
+    # Posterior covariance of the cell's mean; finite once nu > 3.
+    spread = cells.scale / jnp.maximum(cells.nu - 3, 1)[..., None, None]
+    if table.log_duration:
+        # The cap keeps an absurd variance from overflowing; exp(40) seconds is.
+        duration = jnp.exp(jnp.minimum(duration + spread[..., 1, 1] / 2, 40))
+    rho_k = jnp.asarray(rho_k, reward.dtype)
+    policy = dinkelbach.greedy_policy(reward, duration, rho_k, mask=tried)
+    plug_in = dinkelbach.greedy_rate(
+        reward, duration, rho_k, context_probs=table.context_probs, mask=tried
+    )
+    if table.quantile is None:
+        return plug_in
+    unit = duration if table.log_duration else jnp.ones_like(duration)
+    variance = (
+        spread[..., 0, 0]
+        - 2 * plug_in * unit * spread[..., 0, 1]
+        + jnp.square(plug_in * unit) * spread[..., 1, 1]
+    ) / cells.kappa
+    probs = dinkelbach.context_weights(reward, table.context_probs, tried)
+    chosen = jnp.take_along_axis(variance, policy[:, None], axis=-1)[:, 0]
+    _, time = dinkelbach.policy_totals(
+        policy, reward, duration, context_probs=table.context_probs, mask=tried
+    )
+    total = jnp.sum(jnp.square(probs) * jnp.where(probs > 0, chosen, 0))
+    sd = jnp.sqrt(jnp.maximum(total, tiny(total)))
+    z = NormalDist().inv_cdf(table.quantile)
+    return jnp.where(time > 0, plug_in + z * sd / jnp.where(time > 0, time, 1), 0)
+
+
 def robbins_monro(
-    step_size: float | Callable[[Array], Array],
+    step_size: float | Callable[[Int[Array, ""]], Float[Array, ""]],
 ) -> RateEstimator:
     """Stochastic approximation of the root of E[r - rho delta].
 
@@ -210,7 +212,7 @@ def robbins_monro(
         return RobbinsMonroState(
             rate=jnp.zeros(()),
             duration=jnp.zeros(()),
-            count=jnp.zeros(()),
+            number=jnp.zeros(()),
             step=jnp.zeros((), jnp.int32),
             rejected=jnp.zeros((), jnp.int32),
         )
@@ -221,7 +223,7 @@ def robbins_monro(
         safe = jnp.maximum(number, 1)
         reward = jnp.sum(jnp.where(keep, batch.reward, 0)) / safe
         duration = jnp.sum(jnp.where(keep, batch.duration, 0)) / safe
-        count = state.count + number
+        count = state.number + number
         mean = state.duration + (duration - state.duration) * (
             number / jnp.maximum(count, 1)
         )
@@ -232,7 +234,7 @@ def robbins_monro(
         return RobbinsMonroState(
             rate=jnp.where(fed & jnp.isfinite(moved), moved, state.rate),
             duration=jnp.where(fed, mean, state.duration),
-            count=count,
+            number=count,
             step=state.step + fed.astype(jnp.int32),
             rejected=state.rejected + rejected,
         )
@@ -263,7 +265,7 @@ def empirical() -> RateEstimator:
         merged = conjugate.merge(state, conjugate.moments(pairs, keep))
         return merged._replace(rejected=state.rejected + rejected)
 
-    def rate(state: Moments, rho_k: Array) -> Array:
+    def rate(state: Moments, rho_k: Float[Array, ""]) -> Float[Array, ""]:
         reward, duration = state.mean[..., 0], state.mean[..., 1]
         seen = duration > 0
         return jnp.where(seen, reward / jnp.where(seen, duration, 1), 0)
@@ -272,10 +274,15 @@ def empirical() -> RateEstimator:
 
 
 def fixed_point(
-    estimator: RateEstimator, state: Any, rho: Array | float, *, num_steps: int = 8
-) -> Array:
+    estimator: RateEstimator,
+    state: Any,
+    rho: Float[Array, ""] | float,
+    *,
+    num_steps: int = 8,
+) -> Float[Array, ""]:
     """Iterate rho <- rate(state, rho): Dinkelbach on the estimator's own tables."""
     start = jnp.asarray(rho, jnp.zeros(()).dtype)
-    return jax.lax.fori_loop(
+    end: Array = jax.lax.fori_loop(
         0, num_steps, lambda _, value: estimator.rate(state, value), start
     )
+    return end

@@ -6,17 +6,21 @@ A batch of n predictive pairs (r_i, y_i) has the ratio mean(r) / mean(d) with d 
 without randomness, for about what the fit to 128 slots costs.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, Real
 
-from rpg_jax.arrays import concrete
-from rpg_jax.conjugate import NIW, Array
+from rpg_jax.arrays import concrete, tiny
+from rpg_jax.conjugate import NIW
 
 # Share of batches whose longest duration is cut off, and the lower end of the nodes.
 CUT = 0.025
@@ -24,13 +28,16 @@ BOTTOM = 4.5
 LEGENDRE = np.polynomial.legendre.leggauss(12)
 NEWTON_STEPS = 4
 
+# Share of the cut batches above q -> normal score of the level among the others.
+Score = Callable[[float | Float[Array, "*batch"]], Any]
+
 
 class StudentT(NamedTuple):
     """Multivariate Student-t: df, location and shape matrix."""
 
-    df: Array  # [...]
-    loc: Array  # [..., d]
-    shape: Array  # [..., d, d]
+    df: Float[Array, "*batch"]
+    loc: Float[Array, "*batch d"]
+    shape: Float[Array, "*batch d d"]
 
 
 def predictive(niw: NIW) -> StudentT:
@@ -43,7 +50,9 @@ def predictive(niw: NIW) -> StudentT:
     return StudentT(df=df, loc=niw.mean, shape=niw.scale * factor[..., None, None])
 
 
-def predictive_moments(niw: NIW) -> tuple[Array, Array]:
+def predictive_moments(
+    niw: NIW,
+) -> tuple[Float[Array, "*batch d"], Float[Array, "*batch d d"]]:
     """Mean [..., d] and covariance [..., d, d] of the predictive; needs df > 2.
 
     The covariance is shape * df / (df - 2) and does not exist for df <= 2: it is then
@@ -51,13 +60,17 @@ def predictive_moments(niw: NIW) -> tuple[Array, Array]:
     """
     t = predictive(niw)
     exists = t.df > 2
-    ratio = t.df / jnp.where(exists, t.df - 2, 1)
-    cov = jnp.where(exists[..., None, None], t.shape * ratio[..., None, None], jnp.inf)
+    factor = t.df / jnp.where(exists, t.df - 2, 1)
+    cov = t.shape * factor[..., None, None]
+    cov = jnp.where(exists[..., None, None], cov, jnp.inf)
     return t.loc, cov
 
 
-def sample_predictive(key: Array, niw: NIW, shape: tuple[int, ...]) -> Array:
+def sample_predictive(
+    key: PRNGKeyArray, niw: NIW, shape: tuple[int, ...]
+) -> Float[Array, "*shape 2"]:
     """Draws [*shape, 2] from the Student-t predictive of an unbatched bivariate NIW."""
+    chex.assert_shape(niw.mean, (2,))
     t = predictive(niw)
     dtype = niw.scale.dtype
     # A bivariate t is a uniform angle and P(R^2 > s) = (1 + s / df)^(-df / 2), which
@@ -68,7 +81,7 @@ def sample_predictive(key: Array, niw: NIW, shape: tuple[int, ...]) -> Array:
     radius = jnp.sqrt(t.df * jnp.expm1(-2 / t.df * log_tail))
     angle = jax.random.uniform(key_angle, shape, dtype, maxval=2 * math.pi)
     z = radius[..., None] * jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=-1)
-    a = jnp.sqrt(jnp.maximum(t.shape[0, 0], float(jnp.finfo(dtype).tiny)))
+    a = jnp.sqrt(jnp.maximum(t.shape[0, 0], tiny(t.shape)))
     b = t.shape[0, 1] / a
     c = jnp.sqrt(jnp.maximum(t.shape[1, 1] - b * b, 0))
     first = t.loc[0] + a * z[..., 0]
@@ -77,15 +90,15 @@ def sample_predictive(key: Array, niw: NIW, shape: tuple[int, ...]) -> Array:
 
 
 def ratio_quantile_sampled(
-    key: Array,
+    key: PRNGKeyArray,
     niw: NIW,
-    count: Array,
+    count: Real[Array, ""],
     *,
     level: float = 0.95,
     num_batches: int = 1000,
     max_count: int = 128,
     log_duration: bool = True,
-) -> Array:
+) -> Float[Array, ""]:
     """Quantile of the ratio of means over simulated predictive batches.
 
     Args:
@@ -114,7 +127,6 @@ def ratio_quantile_sampled(
     live = jnp.arange(max_count, dtype=draws.dtype) < n
     reward = jnp.where(live[None, :], draws[..., 0], 0).sum(-1) / n
     second = draws[..., 1]
-    tiny = float(jnp.finfo(draws.dtype).tiny)
     if log_duration:
         # The location is taken out: a ratio scales with it and exp stays in range.
         duration = jnp.exp(second - niw.mean[1])
@@ -122,13 +134,17 @@ def ratio_quantile_sampled(
     else:
         duration, scale = second, jnp.ones((), draws.dtype)
     duration = jnp.where(live[None, :], duration, 0).sum(-1) / n
-    ratio = reward / jnp.maximum(duration, tiny)
+    ratio = reward / jnp.maximum(duration, tiny(draws))
     return jnp.quantile(ratio, level) * scale
 
 
 def ratio_quantile(
-    niw: NIW, count: Array, *, level: float = 0.95, log_duration: bool = True
-) -> Array:
+    niw: NIW,
+    count: Real[Array, "*batch"],
+    *,
+    level: float = 0.95,
+    log_duration: bool = True,
+) -> Float[Array, "*batch"]:
     """Deterministic quantile of the ratio of means; see ``ratio_quantile_sampled``.
 
     The quantile q solves P(mean(r) - q mean(d) > 0) = 1 - level, a statement about the
@@ -156,28 +172,46 @@ def ratio_quantile(
 
     Raises:
       ValueError: level out of range.
+      AssertionError: the posterior is not one of pairs.
     """
     if not 0.5 <= level < 1.0:
         raise ValueError(f"level must be in [0.5, 1), got {level}")
+    chex.assert_axis_dimension(niw.mean, -1, 2)
     t = predictive(niw)
     n = jnp.maximum(jnp.asarray(count, niw.scale.dtype), 1)
-    var_r, cov = t.shape[..., 0, 0], t.shape[..., 0, 1]
-    var_d, m_r, m_d = t.shape[..., 1, 1], t.loc[..., 0], t.loc[..., 1]
     if not log_duration:
-        return _linear_quantile(t.df, n, m_r, m_d, var_r, cov, var_d, level)
-    normal_score = _score_of_cut(level)
+        return _linear_quantile(t, n, level)
+    m_r, m_d = t.loc[..., 0], t.loc[..., 1]
+    var_r, cov, var_d = t.shape[..., 0, 0], t.shape[..., 0, 1], t.shape[..., 1, 1]
     # In units of the reward's own size; a rate scales with them.
-    tiny = float(jnp.finfo(var_r.dtype).tiny)
-    unit = jnp.maximum(jnp.abs(m_r) + jnp.sqrt(jnp.maximum(var_r, tiny)), 1e-18)
+    unit = jnp.maximum(jnp.abs(m_r) + jnp.sqrt(jnp.maximum(var_r, tiny(var_r))), 1e-18)
     m_r, var_r, cov = m_r / unit, var_r / unit / unit, cov / unit
-    m = _cut_moments(t.df, n, var_r, cov, var_d)
+    moments = _cut_moments(t.df, n, var_r, cov, var_d)
+    return _root(m_r, moments, n, _score_of_cut(level)) * unit * jnp.exp(-m_d)
+
+
+def _root(
+    m_r: Float[Array, "*batch"],
+    m: _CutMoments,
+    n: Float[Array, "*batch"],
+    normal_score: Score,
+) -> Float[Array, "*batch"]:
+    """The q at which the level-quantile of mean(r) - q mean(d) is 0, by Newton steps.
+
+    Args:
+      m_r: location of the reward.
+      m: moments of the pairs that were not cut off.
+      n: pairs in a batch.
+      normal_score: from ``_score_of_cut``.
+    """
+    least = tiny(m.rr)
     root = jnp.sqrt(n)
 
     def excess(q: Array) -> tuple[Array, Array]:
         """The level-quantile of mean(r) - q mean(d), and its slope in q (roughly)."""
         mean = m_r + m.r - q * m.d
         second = m.rr - q * (2 * m.rd - q * m.dd)
-        second = jnp.maximum(second, 1e-12 * (m.rr + q * q * m.dd) + tiny)
+        second = jnp.maximum(second, 1e-12 * (m.rr + q * q * m.dd) + least)
         third = m.rrr - q * (3 * m.rrd - q * (3 * m.rdd - q * m.ddd))
         sd = jnp.sqrt(second)
         # Are the batches that were cut off above q? Judged by one at the cut.
@@ -192,20 +226,24 @@ def ratio_quantile(
     # quasi-Newton; a step may not leave [q / 4, 4 q] (or cross 0) at once.
     centre = (m_r + m.r) / m.d
     var = (m.rr - centre * (2 * m.rd - centre * m.dd)) / n
-    spread = jnp.sqrt(jnp.maximum(var, 1e-12 * m.rr + tiny)) / m.d
-    q = centre + normal_score(0.0) * spread
+    spread = jnp.sqrt(jnp.maximum(var, 1e-12 * m.rr + least)) / m.d
+    q: Array = centre + normal_score(0.0) * spread
     reach = 0.75 * (jnp.abs(q) + spread)
     for _ in range(NEWTON_STEPS):
         value, slope = excess(q)
         step = -value / jnp.minimum(slope, -0.25 * m.d)
         q = q + jnp.clip(step, -reach, reach)
-    return q * unit * jnp.exp(-m_d)
+    return q
 
 
-def _linear_quantile(df, n, m_r, m_d, var_r, cov, var_d, level) -> Array:
+def _linear_quantile(
+    t: StudentT, n: Float[Array, "*batch"], level: float
+) -> Float[Array, "*batch"]:
     """Fieller's root for (reward, duration) modelled on their own scales."""
+    m_r, m_d = t.loc[..., 0], t.loc[..., 1]
+    var_r, cov, var_d = t.shape[..., 0, 0], t.shape[..., 0, 1], t.shape[..., 1, 1]
     z = NormalDist().inv_cdf(level)
-    unit = z * z * df / jnp.maximum(df - 2, 0.5) / n
+    unit = z * z * t.df / jnp.maximum(t.df - 2, 0.5) / n
     a = m_d * m_d - unit * var_d
     # Below this the duration's mean is not distinguishable from 0: no finite root.
     a = jnp.maximum(a, 1e-3 * m_d * m_d)
@@ -213,29 +251,34 @@ def _linear_quantile(df, n, m_r, m_d, var_r, cov, var_d, level) -> Array:
     # b^2 - (m_d^2 - unit var_d)(m_r^2 - unit var_r), with what cancels left out.
     spread = m_d * m_d * var_r - m_r * (2 * m_d * cov - m_r * var_d)
     inside = unit * (spread - unit * (var_r * var_d - cov * cov))
-    inside = jnp.maximum(inside, float(jnp.finfo(a.dtype).tiny))
-    return (b + jnp.sqrt(inside)) / a
+    return (b + jnp.sqrt(jnp.maximum(inside, tiny(a)))) / a
 
 
 class _CutMoments(NamedTuple):
     """Means (m_r and exp(m_d) taken out) and central moments of (r, exp(y))."""
 
-    r: Array
-    d: Array
-    rr: Array
-    rd: Array
-    dd: Array
-    rrr: Array
-    rrd: Array
-    rdd: Array
-    ddd: Array
-    edge_r: Array  # mean reward and duration of a pair at the cut
-    edge_d: Array
+    r: Float[Array, "*batch"]
+    d: Float[Array, "*batch"]
+    rr: Float[Array, "*batch"]
+    rd: Float[Array, "*batch"]
+    dd: Float[Array, "*batch"]
+    rrr: Float[Array, "*batch"]
+    rrd: Float[Array, "*batch"]
+    rdd: Float[Array, "*batch"]
+    ddd: Float[Array, "*batch"]
+    edge_r: Float[Array, "*batch"]  # mean reward and duration of a pair at the cut
+    edge_d: Float[Array, "*batch"]
 
 
-def _cut_moments(df, n, var_r, cov, var_d) -> _CutMoments:
+def _cut_moments(
+    df: Float[Array, "*batch"],
+    n: Float[Array, "*batch"],
+    var_r: Float[Array, "*batch"],
+    cov: Float[Array, "*batch"],
+    var_d: Float[Array, "*batch"],
+) -> _CutMoments:
     """Moments of (r - m_r, exp(y - m_d)) given that y is no extreme one of n."""
-    tiny = float(jnp.finfo(var_d.dtype).tiny)
+    least = tiny(var_d)
     # Normal score of the cut, P(Z > top) = CUT / n (Abramowitz and Stegun 26.2.22).
     s = jnp.sqrt(-2 * jnp.log(CUT / n))
     top = s - (2.30753 + 0.27061 * s) / (1 + s * (0.99229 + 0.04481 * s))
@@ -253,19 +296,19 @@ def _cut_moments(df, n, var_r, cov, var_d) -> _CutMoments:
     # taken of a ratio that tends to 1, so its slope at 0 is finite.
     g = (df - 1.5) / jnp.square(df - 1)
 
-    def student(score):
+    def student(score: Array) -> Array:
         u = jnp.maximum(g * score * score, 1e-6)
         return score * jnp.sqrt(df * g * jnp.expm1(u) / u)
 
     x = student(score)
     edge = student(top[None])[0]
-    sd = jnp.sqrt(jnp.maximum(var_d, tiny))
+    sd = jnp.sqrt(jnp.maximum(var_d, least))
     duration = jnp.exp(jnp.clip(sd * x, -28, 28))  # third powers stay in float32
     slope = cov / sd  # of r in x
     # Variance of r given x: Student-t residuals widen with |x|.
     residual = jnp.maximum(var_r - slope * slope, 0) * (df + x * x) / (df - 1)
 
-    def average(v):
+    def average(v: Array) -> Array:
         return jnp.sum(weight * v, axis=0)
 
     mean_r, mean_d = average(slope * x), average(duration)
@@ -288,7 +331,7 @@ def _cut_moments(df, n, var_r, cov, var_d) -> _CutMoments:
     )
 
 
-def _score_of_cut(level: float) -> Callable[[Array], Array]:
+def _score_of_cut(level: float) -> Score:
     """Normal score z of the level among the batches that were not cut off.
 
     P(above q) = 1 - level = (1 - cut) (1 - Phi(z)) + cut * above, where ``above`` is
@@ -307,7 +350,9 @@ def _score_of_cut(level: float) -> Callable[[Array], Array]:
     return lambda above: low + above * (linear + square * above)
 
 
-def _pearson_quantile(z: Array, skew: Array) -> Array:
+def _pearson_quantile(
+    z: float | Float[Array, "*batch"], skew: Float[Array, "*batch"]
+) -> Float[Array, "*batch"]:
     """Quantile of a standardised Pearson III variable (Wilson and Hilferty 1931).
 
     (2 / g)((1 + g z / 6 - g^2 / 36)^3 - 1), multiplied out: g = 0 is no exception.
@@ -321,8 +366,12 @@ def _pearson_quantile(z: Array, skew: Array) -> Array:
 
 
 def slot_rate(
-    niw: NIW, count: Array, *, level: float = 0.95, log_duration: bool = True
-) -> Array:
+    niw: NIW,
+    count: Real[Array, "*batch"],
+    *,
+    level: float = 0.95,
+    log_duration: bool = True,
+) -> Float[Array, "*batch"]:
     """Rate estimate from a slot fit: the quantile floored at 0; 0 below two slots."""
     q = ratio_quantile(niw, count, level=level, log_duration=log_duration)
     return jnp.where(count >= 2, jnp.maximum(q, 0), 0)

@@ -1,27 +1,131 @@
 """The paper's pooled rate estimate: one NIW over the sums of a ring of slots."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from rpg_jax import conjugate, ratio
-from rpg_jax.conjugate import NIW
-from rpg_jax.types import Array, Batch, RateEstimator, check_unit, usable_rows
+from rpg_jax.arrays import as_float, magnitude_limit, select
+from rpg_jax.conjugate import NIW, Moments
+from rpg_jax.types import Batch, RateEstimator, check_unit, usable_rows
+
+
+class SlotFit(NamedTuple):
+    """Result of ``fit_slots``."""
+
+    niw: NIW  # posterior over (reward, log duration); carry it to the next fit
+    number: Float[Array, "*batch"]  # slots used
+    rejected: Int[Array, "*batch"]  # masked-in slots that were refused
+
+
+def fit_slots(
+    carried: NIW,
+    reward: Float[ArrayLike, "*batch slots"],
+    duration: Float[ArrayLike, "*batch slots"],
+    mask: Bool[Array, "*batch slots"],
+    *,
+    forgetting: float | Float[Array, ""] = 0.3,
+    log_duration: bool = True,
+) -> SlotFit:
+    """Refit the carried posterior to the filled slots (the paper's pooled estimate).
+
+    The carried posterior, discounted by ``forget``, is the prior of the pairs
+    (reward, log duration). With fewer than two usable slots nothing is fitted and the
+    carried posterior is returned as it is.
+
+    Args:
+      carried: posterior of the last fit; ``niw_prior()`` before the first.
+      reward: [..., S] reward summed in each slot.
+      duration: [..., S] seconds summed in each slot, > 0.
+      mask: [..., S] true where the slot is filled.
+      forgetting: f in (0, 1], the share of the carried posterior that is kept.
+      log_duration: model log seconds (the paper) rather than seconds.
+
+    Raises:
+      AssertionError: reward, duration and mask differ in shape.
+    """
+    asked = mask.astype(bool)
+    reward, duration = as_float(reward), as_float(duration)
+    chex.assert_equal_shape([reward, duration, asked])
+    usable = jnp.abs(reward) <= magnitude_limit(reward.dtype)
+    usable &= (duration > 0) & (duration <= magnitude_limit(duration.dtype))
+    keep = asked & usable
+    r = jnp.where(keep, reward, 0)
+    d = jnp.where(keep, duration, 1)
+    d = jnp.log(d) if log_duration else jnp.where(keep, d, 0)
+    rejected = jnp.sum(asked & ~usable, axis=-1, dtype=jnp.int32)
+    data = _pair_moments(r, d, keep, rejected)
+    carried = conjugate.expand(carried, data.number.shape)
+    fitted = conjugate.posterior(conjugate.forget(carried, forgetting), data)
+    niw = select(data.number >= 2, fitted, carried)
+    return SlotFit(niw=niw, number=data.number, rejected=rejected)
+
+
+def _pair_moments(
+    r: Float[Array, "*batch slots"],
+    d: Float[Array, "*batch slots"],
+    keep: Bool[Array, "*batch slots"],
+    rejected: Int[Array, "*batch"],
+) -> Moments:
+    """Moments of the pairs (r, d).
+
+    The same two centrings as ``moments``, coordinate by coordinate: [..., S] arrays
+    vectorise over slots and trials where a trailing axis of two does not.
+    """
+    weight = keep.astype(r.dtype)
+    count = jnp.sum(weight, axis=-1)
+    safe = jnp.maximum(count, 1)
+
+    def centred(v: Array) -> tuple[Array, Array]:
+        rough = jnp.sum(v, axis=-1) / safe
+        deviation = (v - rough[..., None]) * weight
+        shift = jnp.sum(deviation, axis=-1) / safe
+        return rough + shift, (deviation - shift[..., None]) * weight
+
+    mean_r, dev_r = centred(r)
+    mean_d, dev_d = centred(d)
+    rr = jnp.sum(dev_r * dev_r, axis=-1)
+    rd = jnp.sum(dev_r * dev_d, axis=-1)
+    dd = jnp.sum(dev_d * dev_d, axis=-1)
+    return Moments(
+        number=count,
+        mean=jnp.stack([mean_r, mean_d], axis=-1),
+        scatter=jnp.stack(
+            [jnp.stack([rr, rd], axis=-1), jnp.stack([rd, dd], axis=-1)], axis=-2
+        ),
+        residual=jnp.zeros((*count.shape, 2), r.dtype),
+        rejected=rejected,
+    )
 
 
 class SlotState(NamedTuple):
     """State of ``niw_slots``."""
 
-    reward: Array  # [S] reward summed since the slot was emptied
-    duration: Array  # [S] seconds, likewise
-    filled: Array  # [S] bool
-    birth: Array  # [S] int32; decision at which it was emptied
-    cursor: Array  # int32; next slot
-    step: Array  # int32; decisions seen
+    reward: Float[Array, " slots"]  # summed since the slot was emptied
+    duration: Float[Array, " slots"]  # seconds, likewise
+    filled: Bool[Array, " slots"]
+    birth: Int[Array, " slots"]  # decision at which it was emptied
+    cursor: Int[Array, ""]  # next slot
+    step: Int[Array, ""]  # decisions seen
     niw: NIW  # carried posterior
-    rate: Array  # last estimate
-    rejected: Array  # int32
+    rate: Float[Array, ""]  # last estimate
+    rejected: Int[Array, ""]
+
+
+class _Ring(NamedTuple):
+    """Arguments of ``niw_slots`` that its functions need."""
+
+    forgetting: float
+    quantile: float
+    age: int | None
+    fit_every: int | None
+    by_context: bool
+    log_duration: bool
 
 
 def niw_slots(
@@ -67,83 +171,98 @@ def niw_slots(
     check_unit(forgetting=forgetting, quantile=None)
     if not 0.5 <= quantile < 1.0:
         raise ValueError(f"quantile must be in [0.5, 1), got {quantile}")
+    ring = _Ring(forgetting, quantile, age, fit_every, by_context, log_duration)
     first = conjugate.niw_prior() if prior is None else prior
+    return RateEstimator(
+        init=lambda: _empty(num_slots, first),
+        update=lambda state, batch: _update(ring, state, batch),
+        rate=lambda state, rho_k: state.rate,
+        needs=("context",) if by_context else (),
+    )
 
-    def init() -> SlotState:
-        return SlotState(
-            reward=jnp.zeros(num_slots),
-            duration=jnp.zeros(num_slots),
-            filled=jnp.zeros(num_slots, bool),
-            birth=jnp.zeros(num_slots, jnp.int32),
-            cursor=jnp.zeros((), jnp.int32),
-            step=jnp.zeros((), jnp.int32),
-            niw=first,
-            rate=jnp.zeros(()),
-            rejected=jnp.zeros((), jnp.int32),
-        )
 
-    def fit(state: SlotState) -> SlotState:
-        fitted = conjugate.fit_slots(
-            state.niw,
-            state.reward,
-            state.duration,
-            state.filled,
-            forgetting=forgetting,
-            log_duration=log_duration,
-        )
-        estimate = ratio.slot_rate(
-            fitted.niw, fitted.count, level=quantile, log_duration=log_duration
-        )
-        enough = fitted.count >= 2
-        return state._replace(
-            niw=fitted.niw, rate=jnp.where(enough, estimate, state.rate)
-        )
+def _empty(num_slots: int, prior: NIW) -> SlotState:
+    return SlotState(
+        reward=jnp.zeros(num_slots),
+        duration=jnp.zeros(num_slots),
+        filled=jnp.zeros(num_slots, bool),
+        birth=jnp.zeros(num_slots, jnp.int32),
+        cursor=jnp.zeros((), jnp.int32),
+        step=jnp.zeros((), jnp.int32),
+        niw=prior,
+        rate=jnp.zeros(()),
+        rejected=jnp.zeros((), jnp.int32),
+    )
 
-    def update(state: SlotState, batch: Batch) -> SlotState:
-        batch, keep, rejected = usable_rows(
-            batch,
-            num_contexts=num_slots if by_context else None,
-        )
-        elapses = jnp.ones_like(keep)
-        if batch.padding is not None:
-            elapses = ~batch.padding.astype(bool)
 
-        def feed(state: SlotState, row) -> tuple[SlotState, None]:
-            context, reward, duration, feeds, elapses = row
-            step = state.step + elapses.astype(jnp.int32)
-            slot = context if by_context else state.cursor
-            slot = jnp.where(feeds, slot, 0)
-            old = jnp.zeros((), bool)
-            if age is not None:
-                old = step - state.birth[slot] > age
-            base_r = jnp.where(old, 0, state.reward[slot])
-            base_d = jnp.where(old, 0, state.duration[slot])
-            new = state._replace(
-                reward=state.reward.at[slot].set(base_r + reward),
-                duration=state.duration.at[slot].set(base_d + duration),
-                filled=state.filled.at[slot].set(True),
-                birth=state.birth.at[slot].set(jnp.where(old, step, state.birth[slot])),
-                cursor=(state.cursor + 1) % num_slots,
-            )
-            state = jax.tree.map(lambda n, o: jnp.where(feeds, n, o), new, state)
-            state = state._replace(step=step)
-            if fit_every is not None:
-                due = feeds & (step % fit_every == 0)
-                state = jax.lax.cond(due, fit, lambda s: s, state)
-            return state, None
+def _fit(ring: _Ring, state: SlotState) -> SlotState:
+    fitted = fit_slots(
+        state.niw,
+        state.reward,
+        state.duration,
+        state.filled,
+        forgetting=ring.forgetting,
+        log_duration=ring.log_duration,
+    )
+    estimate = ratio.slot_rate(
+        fitted.niw, fitted.number, level=ring.quantile, log_duration=ring.log_duration
+    )
+    enough = fitted.number >= 2
+    return state._replace(niw=fitted.niw, rate=jnp.where(enough, estimate, state.rate))
 
-        rows = (
-            batch.context if by_context else jnp.zeros_like(batch.action),
-            jnp.where(keep, batch.reward, 0),
-            jnp.where(keep, batch.duration, 0),
-            keep,
-            elapses,
-        )
-        state, _ = jax.lax.scan(feed, state, rows)
-        if fit_every is None:
-            any_row = jnp.any(keep)
-            state = jax.lax.cond(any_row, fit, lambda s: s, state)
-        return state._replace(rejected=state.rejected + rejected)
 
-    needs = ("context",) if by_context else ()
-    return RateEstimator(init, update, lambda state, rho_k: state.rate, needs)
+class _Row(NamedTuple):
+    """One decision of a batch."""
+
+    context: Int[Array, ""]
+    reward: Float[Array, ""]
+    duration: Float[Array, ""]
+    feeds: Bool[Array, ""]
+    elapses: Bool[Array, ""]
+
+
+def _feed(ring: _Ring, state: SlotState, row: _Row) -> SlotState:
+    """Add one decision to its slot, and fit again where that is due."""
+    num_slots = state.reward.shape[0]
+    step = state.step + row.elapses.astype(jnp.int32)
+    slot = row.context if ring.by_context else state.cursor
+    slot = jnp.where(row.feeds, slot, 0)
+    old = jnp.zeros((), bool)
+    if ring.age is not None:
+        old = step - state.birth[slot] > ring.age
+    base_r = jnp.where(old, 0, state.reward[slot])
+    base_d = jnp.where(old, 0, state.duration[slot])
+    new = state._replace(
+        reward=state.reward.at[slot].set(base_r + row.reward),
+        duration=state.duration.at[slot].set(base_d + row.duration),
+        filled=state.filled.at[slot].set(True),
+        birth=state.birth.at[slot].set(jnp.where(old, step, state.birth[slot])),
+        cursor=(state.cursor + 1) % num_slots,
+    )
+    fed: SlotState = select(row.feeds, new, state)
+    state = fed._replace(step=step)
+    if ring.fit_every is not None:
+        due = row.feeds & (step % ring.fit_every == 0)
+        state = jax.lax.cond(due, lambda s: _fit(ring, s), lambda s: s, state)
+    return state
+
+
+def _update(ring: _Ring, state: SlotState, batch: Batch) -> SlotState:
+    num_slots = state.reward.shape[0]
+    batch, keep, rejected = usable_rows(
+        batch, num_contexts=num_slots if ring.by_context else None
+    )
+    elapses = jnp.ones_like(keep)
+    if batch.padding is not None:
+        elapses = ~batch.padding.astype(bool)
+    rows = _Row(
+        batch.context if ring.by_context else jnp.zeros_like(batch.action),
+        jnp.where(keep, batch.reward, 0),
+        jnp.where(keep, batch.duration, 0),
+        keep,
+        elapses,
+    )
+    state, _ = jax.lax.scan(lambda s, row: (_feed(ring, s, row), None), state, rows)
+    if ring.fit_every is None:
+        state = jax.lax.cond(jnp.any(keep), lambda s: _fit(ring, s), lambda s: s, state)
+    return state._replace(rejected=state.rejected + rejected)

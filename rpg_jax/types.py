@@ -1,15 +1,17 @@
 """Shared types: a batch of decisions and the rate-estimator interface."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
+import chex
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
 from rpg_jax.arrays import as_float, concrete, magnitude_limit
 
-Array = jax.Array
 State = Any
 
 
@@ -20,12 +22,12 @@ class Batch(NamedTuple):
     of ``padding``, which is masked out too, is none.
     """
 
-    context: Array  # [B] int index, or [B, ...] features for a neural estimator
-    action: Array  # [B] int
-    reward: Array  # [B]
-    duration: Array  # [B] seconds, > 0
-    mask: Array  # [B] bool
-    padding: Array | None = None  # [B] bool; no row if None
+    context: Shaped[Array, "B ..."]  # int [B], or features for a neural estimator
+    action: Int[Array, " B"]
+    reward: Float[Array, " B"]
+    duration: Float[Array, " B"]  # seconds, > 0
+    mask: Bool[Array, " B"]
+    padding: Bool[Array, " B"] | None = None  # no row if None
 
 
 class RateEstimator(NamedTuple):
@@ -41,7 +43,7 @@ class RateEstimator(NamedTuple):
 
     init: Callable[[], State]
     update: Callable[[State, Batch], State]
-    rate: Callable[[State, Array], Array]
+    rate: Callable[[State, Float[Array, ""]], Float[Array, ""]]
     needs: tuple[str, ...] = ()
 
 
@@ -51,7 +53,7 @@ def usable_rows(
     num_contexts: int | None = None,
     num_arms: int | None = None,
     features: bool = False,
-) -> tuple[Batch, Array, Array]:
+) -> tuple[Batch, Bool[Array, " B"], Int[Array, ""]]:
     """Rows that may enter an estimator, and how many asked-for rows may not.
 
     Args:
@@ -67,10 +69,14 @@ def usable_rows(
 
     Raises:
       ValueError: an index to check is not of an integer type.
+      AssertionError: reward, duration and mask are not [B], or what is read beside
+        them has another number of rows.
     """
     reward, duration = as_float(batch.reward), as_float(batch.duration)
     batch = batch._replace(reward=reward, duration=duration)
     asked = batch.mask.astype(bool)
+    chex.assert_rank(reward, 1)
+    chex.assert_equal_shape([reward, duration, asked])
     fine = jnp.abs(reward) <= magnitude_limit(reward.dtype)
     fine &= (duration > 0) & (duration <= magnitude_limit(duration.dtype))
     # JAX drops out-of-range scatters without a word: they are refused here instead.
@@ -80,6 +86,7 @@ def usable_rows(
     ):
         if number is None:
             continue
+        chex.assert_shape(index, reward.shape)
         if not jnp.issubdtype(index.dtype, jnp.integer):
             raise ValueError(
                 f"{name} must be integers in [0, {number}), got {index.dtype}"
@@ -89,6 +96,7 @@ def usable_rows(
         batch = batch._replace(**{name: jnp.asarray(index).astype(jnp.int32)})
     if features:
         context = jnp.asarray(batch.context)
+        chex.assert_equal_shape_prefix([context, batch.action, reward], 1)
         finite = jnp.isfinite(context).reshape(context.shape[0], -1)
         fine &= jnp.all(finite, axis=-1)
         rows = (asked & fine).reshape((-1,) + (1,) * (context.ndim - 1))
@@ -105,7 +113,9 @@ def check_unit(*, forgetting: float, quantile: float | None) -> None:
         raise ValueError(f"quantile must be in (0, 1), got {quantile}")
 
 
-def checked_weights(context_probs: Array | None, number: int) -> Array | None:
+def checked_weights(
+    context_probs: Float[ArrayLike, " contexts"] | None, number: int
+) -> Float[Array, " contexts"] | Float[np.ndarray, " contexts"] | None:
     """Weights of contexts as an array; what is traced is taken as it is.
 
     Raises:
@@ -115,7 +125,7 @@ def checked_weights(context_probs: Array | None, number: int) -> Array | None:
         return None
     weights = concrete(context_probs)
     if weights is None:
-        return context_probs
+        return jnp.asarray(context_probs)
     weights = np.asarray(weights, jnp.zeros(()).dtype)
     usable = weights.shape == (number,) and bool((weights >= 0).all())
     if not (usable and 0 < weights.sum() < np.inf):

@@ -1,4 +1,4 @@
-"""The 22 MLE-Bench Lite tasks: registry, data, graders, scores and prompts.
+"""Tasks in one folder each (22 of MLE-Bench Lite): data, graders, scores, prompts.
 
 The names below load on first use, so that listing tasks needs neither pandas nor
 scikit-learn.
@@ -10,11 +10,13 @@ import importlib
 from typing import Any
 
 _HOME = {
-    "Grading": "registry",
-    "Task": "registry",
-    "TaskError": "registry",
+    "Grading": "task",
+    "Task": "task",
+    "TaskError": "task",
     "get_task": "registry",
     "load_tasks": "registry",
+    "register_task_folder": "registry",
+    "task_folder": "registry",
     "Grade": "grading",
     "Grader": "grading",
     "grade": "grading",

@@ -11,8 +11,10 @@ import stat
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from types import ModuleType
+from typing import Any
 
-from rpg_tasks.registry import TaskError
+from rpg_tasks.task import TaskError
 
 SUFFIXES = (".zip", ".7z")
 # dogs-vs-cats, the largest archive of the 22 tasks, unpacks to less than 1 GB.
@@ -20,12 +22,12 @@ MAX_UNPACKED_BYTES = 64 << 30
 MAX_MEMBER_BYTES = 16 << 30
 
 
-def is_archive(path: str | os.PathLike) -> bool:
+def is_archive(path: str | os.PathLike[str]) -> bool:
     """Whether the name ends like an archive that this module reads."""
     return Path(path).suffix.lower() in SUFFIXES
 
 
-def _py7zr():
+def _py7zr() -> ModuleType:
     try:
         import py7zr
     except ImportError:
@@ -46,7 +48,7 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
         raise _broken(path, error) from error
 
 
-def _open_7z(path: Path):
+def _open_7z(path: Path) -> Any:  # py7zr has no types
     py7zr = _py7zr()
     try:
         return py7zr.SevenZipFile(path, mode="r")
@@ -54,7 +56,7 @@ def _open_7z(path: Path):
         raise _broken(path, error) from error
 
 
-def list_members(path: str | os.PathLike) -> dict[str, int]:
+def list_members(path: str | os.PathLike[str]) -> dict[str, int]:
     """Files in an archive with their unpacked sizes in bytes, in archive order.
 
     Raises:
@@ -72,7 +74,7 @@ def list_members(path: str | os.PathLike) -> dict[str, int]:
 
 
 def read_member(
-    path: str | os.PathLike, name: str, limit_bytes: int = MAX_MEMBER_BYTES
+    path: str | os.PathLike[str], name: str, limit_bytes: int = MAX_MEMBER_BYTES
 ) -> bytes:
     """One member's bytes.
 
@@ -91,7 +93,8 @@ def read_member(
             with _open_7z(path) as archive:
                 factory = py7zr.io.BytesIOFactory(limit_bytes)
                 archive.extract(targets=[name], factory=factory)
-            return factory.products[name].read()
+                product: bytes = factory.products[name].read()
+            return product
         except (py7zr.exceptions.ArchiveError, EOFError, OSError) as error:
             raise _broken(path, error) from error
     try:
@@ -104,7 +107,7 @@ def read_member(
     return data
 
 
-def read_file(path: str | os.PathLike) -> bytes:
+def read_file(path: str | os.PathLike[str]) -> bytes:
     """A file's bytes; of an archive with a single file, that file's bytes.
 
     Folders, ``__MACOSX`` and hidden entries of an archive do not count.
@@ -140,8 +143,8 @@ def _checked_names(path: Path, limit_bytes: int) -> Iterator[str]:
 
 
 def extract(
-    path: str | os.PathLike,
-    folder: str | os.PathLike,
+    path: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
     limit_bytes: int = MAX_UNPACKED_BYTES,
 ) -> list[Path]:
     """Unpack a whole archive below ``folder``; returns the files written.

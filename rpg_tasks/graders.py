@@ -2,7 +2,7 @@
 
 The 22 graders differ in which columns and rows they insist on, which values they
 accept, and whether they match rows by id. Each policy below is one such rule;
-``tasks.toml`` says which a task uses. A verdict equals MLE-Bench's: the same score, or
+``task.toml`` says which a task uses. A verdict equals MLE-Bench's: the same score, or
 invalid for the same submissions. That includes its leniencies (a taxi fare with a
 wrong key is scored, nomad2018 goes by file order), because a stricter reward would be
 a different task.
@@ -15,14 +15,14 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pandas as pd
 
 from rpg_tasks import metrics
-from rpg_tasks.registry import Task, TaskError
 from rpg_tasks.submission import InvalidSubmission
+from rpg_tasks.task import Task, TaskError
 
 # Rows of probabilities must sum to 1 within numpy's isclose(atol=1e-6), i.e. 1.1e-5.
 SUM_ATOL = 1e-6
@@ -255,6 +255,28 @@ ALIGN: dict[
     "index_masked": _align_index_masked,
     "file_order": _align_file_order,
 }
+
+
+def check_grading(task: Task) -> None:
+    """Refuse a record that names a metric or a policy that is not here.
+
+    Raises:
+        TaskError: names the file, the key and the choices.
+    """
+    choices: dict[str, Iterable[str]] = {
+        "metric": metrics.METRICS,
+        "columns": COLUMNS,
+        "rows": ROWS,
+        "values": VALUES,
+        "align": ALIGN,
+    }
+    for key, known in choices.items():
+        name = getattr(task.grading, key)
+        if name not in known:
+            raise TaskError(
+                f"{task.record}: grading.{key}: there is no {name!r}; choose from "
+                f"{', '.join(known)}"
+            )
 
 
 def _score(task: Task, table: pd.DataFrame, answers: pd.DataFrame) -> float:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from rpg_tasks import archives, graders, scores
-from rpg_tasks.registry import Task, TaskError, get_task
+from rpg_tasks.registry import get_task
 from rpg_tasks.submission import (
     InvalidSubmission,
     Table,
@@ -26,6 +26,7 @@ from rpg_tasks.submission import (
     read_submission,
     size_limit,
 )
+from rpg_tasks.task import Task, TaskError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +39,8 @@ class Grade:
         reason: why it is invalid; None when valid.
         gain: share of the way from the sample submission to a perfect score, in [0, 1];
             0 when invalid; None when the sample submission's score is not known.
-        medal: ``gold``, ``silver``, ``bronze`` by the real leaderboard, or None.
+        medal: ``gold``, ``silver``, ``bronze`` by the real leaderboard, or None; None
+            too where the task has no leaderboard.
         above_median: whether the score reaches the real leaderboard's median.
         status: ``score``, or how it failed: ``invalid``, ``error``, ``nan``.
         baseline: the sample submission's score on the same answers, if known.
@@ -92,15 +94,16 @@ class Grader:
     def __init__(
         self,
         task: Task | str,
-        answers_path: str | os.PathLike,
-        sample_path: str | os.PathLike | None = None,
+        answers_path: str | os.PathLike[str],
+        sample_path: str | os.PathLike[str] | None = None,
     ):
         self.task = get_task(task)
+        graders.check_grading(self.task)
         self.answers = read_answers(answers_path)
         self.limit_bytes = size_limit(len(self.answers.data))
         self.baseline = self._baseline(sample_path)
 
-    def _baseline(self, sample_path: str | os.PathLike | None) -> float | None:
+    def _baseline(self, sample_path: str | os.PathLike[str] | None) -> float | None:
         if sample_path is None:
             frame = sample_frame(self.task, self.answers.frame)
             if frame is None:
@@ -127,7 +130,7 @@ class Grader:
         table, answers = distinct_ids(table, self.answers, self.task.id_column)
         return graders.score_tables(self.task, table.frame, answers.frame)
 
-    def grade(self, submission_path: str | os.PathLike) -> Grade:
+    def grade(self, submission_path: str | os.PathLike[str]) -> Grade:
         """The verdict on a file; a bad file is a verdict, not an exception."""
         return self._verdict(lambda: read_submission(submission_path, self.limit_bytes))
 
@@ -171,10 +174,10 @@ class Grader:
 
 def grade(
     task: Task | str,
-    submission_path: str | os.PathLike,
-    answers_path: str | os.PathLike | None = None,
+    submission_path: str | os.PathLike[str],
+    answers_path: str | os.PathLike[str] | None = None,
     *,
-    sample_path: str | os.PathLike | None = None,
+    sample_path: str | os.PathLike[str] | None = None,
 ) -> Grade:
     """Grade one submission as MLE-Bench would.
 

@@ -16,7 +16,8 @@ import sys
 from pathlib import Path
 
 from rpg_tasks import archives
-from rpg_tasks.registry import Task, TaskError, get_task
+from rpg_tasks.registry import get_task
+from rpg_tasks.task import SOURCES, Source, Task, TaskError
 
 READY, HALF, MISSING = "ready", "half-prepared", "not there"
 
@@ -150,16 +151,30 @@ def find_prepared(task: Task | str, data_dir: Path | str | None = None) -> Prepa
         return found
     more = len(found.problems) - 1
     problem = found.problems[0] + (f" and {more} more" if more else "")
+    step = f"put its files below {found.root / 'prepared'}"
+    if found.task.from_mle_bench:
+        step = f"run `{prepare_command(found.task, found.root.parent)}`"
     raise TaskError(
         f"{found.task.short}: the MLE-Bench data in {found.root} are {found.state} "
-        f"({problem}); run `{prepare_command(found.task, found.root.parent)}`, point "
-        "--data-dir elsewhere, or use --data=synthetic"
+        f"({problem}); {step}, point --data-dir elsewhere, or use --data=synthetic"
     )
+
+
+def as_source(data: str) -> Source:
+    """The name of a source, checked.
+
+    Raises:
+        TaskError: there is no such source.
+    """
+    for source in SOURCES:
+        if data == source:
+            return source
+    raise TaskError(f"data must be 'synthetic' or 'mlebench', not {data!r}")
 
 
 def choose_source(
     task: Task | str, data: str | None = None, data_dir: Path | str | None = None
-) -> str:
+) -> Source:
     """``mlebench`` or ``synthetic``: as asked for, else real data if there are any.
 
     Args:
@@ -168,11 +183,11 @@ def choose_source(
         data_dir: MLE-Bench's data folder; None for its default.
 
     Raises:
-        TaskError: nothing was asked for and the real data are half-prepared: using
-            synthetic data then would hide a mistake.
+        TaskError: an unknown source; or nothing was asked for and the real data are
+            half-prepared: using synthetic data then would hide a mistake.
     """
     if data is not None:
-        return data
+        return as_source(data)
     if inspect_prepared(task, data_dir).state == MISSING:
         return "synthetic"
     find_prepared(task, data_dir)

@@ -2,7 +2,7 @@
 
     <cache>/<source>/<task>-...-seed<seed>-<version>/
         prepared/public    whole public data: training rows, real test rows
-        prepared/private   the test answers, read for the report alone
+        prepared/private   the test answers, read for the report only
         validation/public  what a script sees while it is rewarded
         validation/private the validation answers
         test/public        real data whose public folder tells test labels, less those
@@ -27,14 +27,13 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from rpg_tasks.mlebench import find_prepared
-from rpg_tasks.registry import Task, TaskError, get_task
+from rpg_tasks.digests import data_version
+from rpg_tasks.mlebench import as_source, find_prepared
+from rpg_tasks.registry import get_task
+from rpg_tasks.task import SIZES, Size, Source, Task, TaskError
 
 MANIFEST = "manifest.json"
-Source = Literal["synthetic", "mlebench"]
-Size = Literal["small", "medium"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class TaskData:
             rows, the validation rows as its test set, their sample submission.
         answers: the validation answers, outside `public`.
         test_public: the competition's own training and test rows.
-        test_answers: answers to those test rows; for the report alone.
+        test_answers: answers to those test rows; for the report only.
     """
 
     task: Task
@@ -77,17 +76,6 @@ def default_cache_dir() -> Path:
     """`$XDG_CACHE_HOME/rpg_jax/tasks`, or below `~/.cache`."""
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser() / "rpg_jax" / "tasks"
-
-
-@functools.cache
-def data_version() -> str:
-    """Digest of the code that makes the data: a change of code is a new cache entry."""
-    here = Path(__file__).parent
-    files = [*here.glob("synthetic/*.py"), *here.glob("carve*.py"), here / "splits.py"]
-    digest = hashlib.sha256()
-    for path in sorted(files):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:8]
 
 
 def prepare_task(
@@ -118,29 +106,27 @@ def prepare_task(
             writable, disk full. The message is one line that says what to do.
     """
     task = get_task(task)
-    if data not in ("synthetic", "mlebench"):
-        raise TaskError(f"data must be 'synthetic' or 'mlebench', not {data!r}")
-    if size not in ("small", "medium"):
+    data = as_source(data)
+    if size not in SIZES:
         raise TaskError(f"size must be 'small' or 'medium', not {size!r}")
     if seed < 0:
         raise TaskError(f"seed must not be negative, got {seed}")
     cache = Path(cache_dir).expanduser() if cache_dir else default_cache_dir()
     if data == "synthetic":
-        place = cache / data / f"{task.short}-{size}-seed{seed}-{data_version()}"
+        place = cache / data / f"{task.short}-{size}-seed{seed}-{data_version(task)}"
         build = functools.partial(_build_synthetic, task, size, seed)
         prepared = place / "prepared"
     else:
-        size = "full"
         prepared = find_prepared(task, data_dir).public.parent
         mark = _fingerprint(task, prepared)
-        place = cache / data / f"{task.short}-{mark}-seed{seed}-{data_version()}"
+        place = cache / data / f"{task.short}-{mark}-seed{seed}-{data_version(task)}"
         build = functools.partial(_build_validation, task, seed, prepared / "public")
     ensure_built(place, build)
     cleaned = place / "test" / "public"
     return TaskData(
         task=task,
         source=data,
-        size=size,
+        size=size if data == "synthetic" else "full",
         seed=seed,
         public=place / "validation" / "public",
         answers=place / "validation" / "private" / task.answers,
@@ -161,21 +147,21 @@ def _fingerprint(task: Task, prepared: Path) -> str:
 
 
 def _build_synthetic(task: Task, size: Size, seed: int, root: Path) -> None:
-    from rpg_tasks.synthetic import generate
+    from rpg_tasks.building import generate
 
     prepared = root / "prepared"
-    generate(task.short, size, seed, prepared / "public", prepared / "private")
+    generate(task, size, seed, prepared / "public", prepared / "private")
     _build_validation(task, seed, prepared / "public", root)
 
 
 def _build_validation(task: Task, seed: int, public: Path, root: Path) -> None:
-    from rpg_tasks.carve import carve, has_telltale, without_telltale
+    from rpg_tasks.building import carve, has_telltale, without_telltale
 
     view = root / "validation"
     view.mkdir(parents=True)
-    carve(task.short, seed, public, view / "public", view / "private")
-    if has_telltale(task.short, public):
-        without_telltale(task.short, public, root / "test" / "public")
+    carve(task, seed, public, view / "public", view / "private")
+    if has_telltale(task, public):
+        without_telltale(task, public, root / "test" / "public")
 
 
 def is_whole(place: Path) -> bool:

@@ -1,186 +1,111 @@
-"""The 22 tasks as data: ``tasks.toml`` read once into frozen records.
+"""Finds tasks: a task is a folder with ``task.toml`` and ``data.py``.
 
-A task is a row, not a module: graders, readers, prompts and generators take a ``Task``
-and look up what differs. Adding a task means adding a row to ``tasks.toml``.
+Three places are looked at: ``rpg_tasks/tasks/``, the folders that the environment
+variable ``RPG_TASKS_PATH`` names (each holds task folders), and folders given to
+``register_task_folder``. No list of tasks is kept anywhere.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import functools
-import tomllib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
-TASKS_FILE = Path(__file__).with_name("tasks.toml")
+from rpg_tasks.task import RECORD, Grading, Medals, PaperRow, Task, TaskError, read_task
 
-# The best value each metric can reach; every loss here is bounded below by 0.
-_PERFECT = {"max": 1.0, "min": 0.0}
+__all__ = [
+    "PATH_VARIABLE",
+    "TASKS",
+    "Grading",
+    "Medals",
+    "PaperRow",
+    "Task",
+    "TaskError",
+    "get_task",
+    "load_tasks",
+    "register_task_folder",
+    "task_folder",
+    "task_folders",
+]
 
+TASKS = Path(__file__).with_name("tasks")
+PATH_VARIABLE = "RPG_TASKS_PATH"
 
-class TaskError(ValueError):
-    """A task cannot be named, found or read; the message says what to do."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Grading:
-    """How a submission is checked and scored (policies of ``graders.py``).
-
-    Attributes:
-        metric: name in ``metrics.METRICS``.
-        columns: ``required`` | ``exact`` | ``id_first`` | ``targets``.
-        rows: ``count`` | ``id_set``.
-        values: ``any`` | ``float`` | ``text`` | ``probability`` | ``unit_interval`` |
-            ``distribution``.
-        align: ``sorted`` | ``sorted_unchecked`` | ``index_masked`` | ``file_order``.
-    """
-
-    metric: str
-    columns: str
-    rows: str
-    values: str
-    align: str
+_registered: list[Path] = []
 
 
-@dataclasses.dataclass(frozen=True)
-class Medals:
-    """Leaderboard thresholds of the real competition, in metric units."""
-
-    gold: float
-    silver: float
-    bronze: float
-    median: float
-
-
-@dataclasses.dataclass(frozen=True)
-class PaperRow:
-    """The paper's result: mean score and standard error per arm, improvement in %."""
-
-    rpg: float
-    rpg_se: float
-    vanilla: float
-    vanilla_se: float
-    improv_pct: float
+def _named_by_environment() -> tuple[Path, ...]:
+    named = os.environ.get(PATH_VARIABLE, "").split(os.pathsep)
+    folders = []
+    for name in filter(None, named):
+        folder = Path(name).expanduser().resolve()
+        if not folder.is_dir():
+            raise TaskError(f"{PATH_VARIABLE} names {name}, which is no folder")
+        folders.append(folder)
+    return tuple(folders)
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
-class Task:
-    """One competition.
-
-    Attributes:
-        short: name used in the paper and on the command line.
-        competition_id: MLE-Bench's id, also the folder name of prepared data.
-        modality: ``image``, ``text``, ``tabular``, ``audio`` or a mix.
-        summary: what is to be predicted, in one sentence.
-        direction: ``max`` when a higher score is better, else ``min``.
-        metric_text: the metric in words.
-        submission_text: columns and value rules of a submission, in words.
-        id_column: column that names a row.
-        targets: graded columns; empty means "all columns of the answers but the id".
-        grading: check policies and metric.
-        sample_file: the public sample submission (maybe inside a zip of that name).
-        sample: what it predicts per column (or ``all``): a constant, ``uniform`` or
-            ``copy``.
-        answers: answers file below ``prepared/private``.
-        files: what must lie below ``prepared/public`` (a ``*`` stands for many files).
-        optional_files: what may also lie there.
-        notes: facts a script should know, in words (may be empty).
-        wall_limit_s: wall-clock limit of one script, seconds.
-        memory_mb: memory limit of one script, MiB.
-        cores: CPU cores of one script.
-        medals: thresholds of the real leaderboard.
-        paper: the paper's row.
-        real_rows: train and test rows of the real data (empty when not known).
-    """
-
-    short: str
-    competition_id: str
-    modality: str
-    summary: str
-    direction: str
-    metric_text: str
-    submission_text: str
-    id_column: str
-    targets: tuple[str, ...]
-    grading: Grading
-    sample_file: str
-    sample: Mapping[str, float | str]
-    answers: str
-    files: tuple[str, ...]
-    optional_files: tuple[str, ...]
-    notes: str
-    wall_limit_s: float
-    memory_mb: int
-    cores: int
-    medals: Medals
-    paper: PaperRow
-    real_rows: Mapping[str, int]
-
-    def __repr__(self) -> str:
-        return f"<Task {self.short}>"
-
-    @property
-    def metric(self) -> str:
-        """Name of the metric in ``metrics.METRICS``."""
-        return self.grading.metric
-
-    @property
-    def higher_is_better(self) -> bool:
-        """Whether a larger score is a better one."""
-        return self.direction == "max"
-
-    @property
-    def perfect_score(self) -> float:
-        """The score of a perfect submission, in metric units."""
-        return _PERFECT[self.direction]
-
-    @property
-    def submission_name(self) -> str:
-        """File that a script must write into its working directory."""
-        return "submission.csv"
-
-
-def _build(short: str, row: dict[str, Any], defaults: dict[str, Any]) -> Task:
-    row = {
-        "targets": [],
-        "optional_files": [],
-        "notes": "",
-        "real_rows": {},
-        **defaults,
-        **row,
-    }
-    if row["direction"] not in _PERFECT:
-        raise TaskError(
-            f"{TASKS_FILE.name}: {short}: direction must be 'max' or 'min', "
-            f"not {row['direction']!r}"
-        )
-    for name, kind in (("grading", Grading), ("medals", Medals), ("paper", PaperRow)):
-        row[name] = kind(**row[name])
-    for name in ("targets", "files", "optional_files"):
-        row[name] = tuple(row[name])
-    for name in ("sample", "real_rows"):
-        row[name] = MappingProxyType(row[name])
-    try:
-        return Task(short=short, **row)
-    except TypeError as error:  # a missing or misspelt key
-        raise TaskError(f"{TASKS_FILE.name}: {short}: {error}") from error
-
-
-@functools.cache
-def load_tasks() -> Mapping[str, Task]:
-    """All tasks by short name, in the order of the paper's table.
+def task_folders() -> tuple[Path, ...]:
+    """The folders of all tasks: our own, from the environment, registered.
 
     Raises:
-        TaskError: ``tasks.toml`` has a record that is not a task.
+        TaskError: ``RPG_TASKS_PATH`` names something that is no folder.
     """
-    with TASKS_FILE.open("rb") as file:
-        data = tomllib.load(file)
-    defaults = data["defaults"]
-    tasks = {name: _build(name, row, defaults) for name, row in data["tasks"].items()}
-    return MappingProxyType(tasks)
+    roots = (TASKS, *_named_by_environment())
+    found = [
+        record.parent for root in roots for record in sorted(root.glob(f"*/{RECORD}"))
+    ]
+    return tuple(dict.fromkeys([*found, *_registered]))
+
+
+def load_tasks() -> Mapping[str, Task]:
+    """All tasks by short name: the paper's in its order, then the others by name.
+
+    The order of the paper's table is the key ``order`` of each ``task.toml``.
+
+    Raises:
+        TaskError: a ``task.toml`` is not a task's record, or two tasks share a name.
+    """
+    return _load(task_folders())
+
+
+@functools.lru_cache(maxsize=16)
+def _load(folders: tuple[Path, ...]) -> Mapping[str, Task]:
+    tasks = [_read(folder) for folder in folders]
+    owner: dict[str, Task] = {}
+    for task in tasks:
+        for name in dict.fromkeys((task.short, task.competition_id)):
+            if name in owner:
+                raise TaskError(
+                    f"{task.record}: the name {name!r} is taken by {owner[name].record}"
+                )
+            owner[name] = task
+    tasks.sort(key=lambda task: (task.order is None, task.order or 0, task.short))
+    return MappingProxyType({task.short: task for task in tasks})
+
+
+_read = functools.cache(read_task)
+
+
+def register_task_folder(path: Path | str) -> Task:
+    """Add one task from a folder outside the package, for this process.
+
+    Args:
+        path: the task's own folder, with ``task.toml`` and ``data.py``. For processes
+            started later use ``RPG_TASKS_PATH``.
+
+    Raises:
+        TaskError: there is no record, it is wrong, or its name is taken.
+    """
+    folder = Path(path).expanduser().resolve()
+    task = _read(folder)
+    if folder not in task_folders():
+        _load((*task_folders(), folder))
+        _registered.append(folder)
+    return task
 
 
 def _names(task: Task) -> list[str]:
@@ -220,3 +145,15 @@ def get_task(name: str | Task) -> Task:
         else f"the tasks are: {', '.join(tasks)}"
     )
     raise TaskError(f"there is no task {name!r}: {hint}")
+
+
+def task_folder(name: str | Task) -> Path:
+    """The folder of a task, with its ``task.toml`` and ``data.py``.
+
+    Args:
+        name: as for ``get_task``.
+
+    Raises:
+        TaskError: no such task.
+    """
+    return get_task(name).folder

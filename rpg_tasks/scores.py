@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rpg_tasks.registry import Task, TaskError
+from rpg_tasks.task import Task, TaskError
 
 # MLE-Bench rounds a score to this many digits before it compares it with a threshold.
 _MEDAL_DIGITS = 5
@@ -111,7 +111,9 @@ def _reaches(task: Task, score: float, threshold: float) -> bool:
 
 
 def medal(task: Task, score: float) -> str | None:
-    """``gold``, ``silver``, ``bronze`` or None by the real leaderboard."""
+    """``gold``, ``silver``, ``bronze`` by the real leaderboard, or None."""
+    if task.medals is None:
+        return None
     for name in ("gold", "silver", "bronze"):
         if _reaches(task, score, getattr(task.medals, name)):
             return name
@@ -119,5 +121,5 @@ def medal(task: Task, score: float) -> str | None:
 
 
 def above_median(task: Task, score: float) -> bool:
-    """Whether the score reaches the real leaderboard's median."""
-    return _reaches(task, score, task.medals.median)
+    """Whether the score reaches the real leaderboard's median; False without one."""
+    return task.medals is not None and _reaches(task, score, task.medals.median)

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from rpg_tasks.registry import TaskError
+from rpg_tasks.task import TaskError
 
 # A submission is at most some 30 times larger than its answers (0/1 against 17 digits);
 # the floor leaves room for small tasks, the ceiling bounds the parser's memory.
@@ -60,7 +60,7 @@ def _too_large(name: str, limit_bytes: int) -> str:
     return f"{name} is larger than {limit_bytes / 2**20:.0f} MiB"
 
 
-def read_regular_file(path: str | os.PathLike, limit_bytes: int) -> bytes:
+def read_regular_file(path: str | os.PathLike[str], limit_bytes: int) -> bytes:
     """The bytes of a regular file, without following links or waiting on a pipe.
 
     Args:
@@ -156,13 +156,13 @@ def parse_submission(data: bytes, name: str, limit_bytes: int) -> Table:
     return Table(parse_csv(data, name), data)
 
 
-def read_submission(path: str | os.PathLike, limit_bytes: int) -> Table:
+def read_submission(path: str | os.PathLike[str], limit_bytes: int) -> Table:
     """The submission as a table; see ``read_regular_file`` and ``parse_csv``."""
     data = read_regular_file(path, limit_bytes)
     return parse_submission(data, Path(path).name, limit_bytes)
 
 
-def read_answers(path: str | os.PathLike) -> Table:
+def read_answers(path: str | os.PathLike[str]) -> Table:
     """The answers as a table.
 
     Raises:

@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> object:
     if name == "RayPool":
         from .ray_pool import RayPool
 

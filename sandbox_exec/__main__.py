@@ -1,20 +1,27 @@
-"""``python -m sandbox_exec doctor|run|attack``."""
+"""Run untrusted scripts contained: what this machine holds, one script, attacks."""
 
 import argparse
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .errors import SandboxError
 from .limits import Level, Limits
 
+if TYPE_CHECKING:
+    from .environment import Environment
+    from .isolation import IsolationReport
+    from .overshoot import Overshoot
+
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command of ``sys.argv`` (or `argv`); returns the exit code."""
     parser = _parser()
     options = parser.parse_args(argv)
     try:
-        return options.command(options)
+        code: int = options.command(options)
+        return code
     except (SandboxError, OSError, ValueError) as error:
         print(f"sandbox_exec: {error}", file=sys.stderr)
         return 2
@@ -23,8 +30,14 @@ def main(argv: list[str] | None = None) -> int:
         return 130
 
 
+def _name() -> str:
+    """As it was called: the installed script, or this module."""
+    called = Path(sys.argv[0]).name
+    return "rpg-sandbox" if called == "rpg-sandbox" else "python -m sandbox_exec"
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m sandbox_exec", description=__doc__)
+    parser = argparse.ArgumentParser(prog=_name(), description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="doctor|run|attack")
 
     doctor = commands.add_parser("doctor", help="what this machine holds, by trying it")
@@ -65,6 +78,11 @@ def _parser() -> argparse.ArgumentParser:
     attack.add_argument("--level", default="full", help="level to attack, or 'naive'")
     attack.add_argument("--corpus", type=Path, help="folder of attacks.json")
     attack.add_argument("--only", help="comma-separated ids")
+    attack.add_argument(
+        "--really",
+        action="store_true",
+        help="below NAMESPACES: run attacks that are not the project's, caged",
+    )
     attack.add_argument("--json", action="store_true", help="machine-readable")
     attack.set_defaults(command=_attack)
     return parser
@@ -79,17 +97,25 @@ def _doctor(options: argparse.Namespace) -> int:
         print(f"cannot write bytecode into {env.site}", file=sys.stderr)
     report = probe_isolation(options.python)
     missing = env.uncompiled()
+    tried = _overshoots(env, report)
     if options.json:
         plain = {
             "level": report.level.name,
             "held": {level.name: checks for level, checks in report.held.items()},
             "missing": {level.name: why for level, why in report.missing.items()},
+            "memory_above_limit_mb": {
+                level.name: None if isinstance(found, str) else found.above_mb
+                for level, found in tried.items()
+            },
             "python": env.python,
             "modules_without_bytecode": missing,
         }
         print(json.dumps(plain, indent=2))
     else:
         print("\n".join(report.lines()))
+        for level, found in tried.items():
+            text = found if isinstance(found, str) else found.line()
+            print(f"  {level.name:<10} memory: {text}")
         print(f"interpreter: {env.python}")
         if missing:
             print(
@@ -97,6 +123,25 @@ def _doctor(options: argparse.Namespace) -> int:
                 "time; `doctor --compile` writes it"
             )
     return 0 if report.level >= Level.NAMESPACES else 1
+
+
+def _overshoots(
+    env: "Environment", report: "IsolationReport"
+) -> "dict[Level, Overshoot | str]":
+    """How far scripts get past their memory limit where it is sampled; or why not."""
+    from .overshoot import measure_overshoot
+    from .runner import Engine
+
+    found: dict[Level, Overshoot | str] = {}
+    for level in (Level.NAMESPACES, Level.LANDLOCK):
+        if level in report.missing:
+            continue
+        engine = Engine(level=level, env=env, as_nobody=report.as_nobody)
+        try:
+            found[level] = measure_overshoot(engine)
+        except SandboxError as error:
+            found[level] = f"not tried: {error}"
+    return found
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -130,7 +175,11 @@ def _attack(options: argparse.Namespace) -> int:
 
     only = options.only.split(",") if options.only else None
     return attack.main(
-        options.level, corpus=options.corpus, only=only, as_json=options.json
+        options.level,
+        corpus=options.corpus,
+        only=only,
+        as_json=options.json,
+        really=options.really,
     )
 
 

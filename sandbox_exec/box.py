@@ -9,6 +9,7 @@ import socket
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from .errors import SandboxError
 from .janitor import remove_folder
@@ -18,7 +19,7 @@ from .janitor import remove_folder
 class Launched:
     """A sandbox at its gate, and the handles to time, watch, kill and empty it."""
 
-    process: subprocess.Popen
+    process: subprocess.Popen[bytes]
     ctrl: socket.socket
     go: socket.socket
     stdout: int
@@ -34,7 +35,7 @@ class Launched:
     shm_before: frozenset[str] = frozenset()
     inbox: bytearray = field(default_factory=bytearray)
 
-    def messages(self) -> list[dict] | None:
+    def messages(self) -> list[dict[str, Any]] | None:
         """What the gate has said since; None when it has hung up."""
         closed = False
         try:

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from .cpu_view import SYS_CPU, core_folders, cpu_files
 from .environment import Environment
 from .errors import IsolationError
 from .protocol import ScriptJob, Slot
@@ -15,6 +16,7 @@ from .protocol import ScriptJob, Slot
 OVERRIDE = "SANDBOX_EXEC_BWRAP"
 WORK = "/job"
 GATE = "/sandbox/gate.py"
+START = "/sandbox/start"
 _ETC = (
     "alternatives",
     "fonts",
@@ -26,15 +28,14 @@ _ETC = (
 )
 _PASSWD = b"sandbox:x:1000:1000::/tmp:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n"
 _GROUP = b"sandbox:x:1000:\nnogroup:x:65534:\n"
-_HOSTS = b"127.0.0.1 localhost sandbox\n::1 localhost\n"
+_HOSTS = b"127.0.0.1 localhost sandbox\n::1 localhost\n"  # its own loopback
 _NSSWITCH = b"passwd: files\ngroup: files\nhosts: files\n"
 
 
 @functools.lru_cache(maxsize=1)
 def _find(override: str | None, path: str | None) -> str:
-    if override:
-        candidates = [override]
-    else:
+    candidates = [override]
+    if not override:
         candidates = [shutil.which("bwrap", path=path), _wheel()]
     too_old = ""
     for candidate in filter(None, candidates):
@@ -79,6 +80,7 @@ def sandbox_arguments(
     env: Environment,
     *,
     gate: Path,
+    start: Path,
     data_fd: Callable[[bytes], int],
     info_fd: int,
     seccomp_fd: int,
@@ -89,13 +91,24 @@ def sandbox_arguments(
     Args:
         job: what to run. slot: its devices. env: its interpreter.
         gate: the supervisor's file on the host.
+        start: what each of the script's interpreters runs first.
         data_fd: turns bytes into a descriptor that bubblewrap inherits.
         info_fd: where bubblewrap writes the pid of the sandbox's process 1.
         seccomp_fd: holds the filter.
         userns_fd: a user namespace in which process 1 itself takes another id; -1 for
             one of bubblewrap's own making.
     """
-    limits = job.limits
+    args = _namespaces(userns_fd)
+    args += ["--info-fd", str(info_fd), "--seccomp", str(seccomp_fd)]
+    args += _system(data_fd) + _kernel_views(slot, data_fd) + _devices(job, slot)
+    args += ["--ro-bind", str(gate), GATE, *_open_folder(START)]
+    args += ["--ro-bind", str(start), f"{START}/sitecustomize.py"]
+    args += _temp_and_interpreter(job, env) + _work(job, data_fd)
+    # The root is a tmpfs without a size: closed last, when every mount point exists.
+    return [*args, "--remount-ro", "/", "--chdir", WORK]
+
+
+def _namespaces(userns_fd: int) -> list[str]:
     args = ["--unshare-ipc", "--unshare-pid", "--unshare-net"]
     args += ["--unshare-uts", "--unshare-cgroup-try"]
     # As root, bubblewrap would keep capabilities: drop them and take an ordinary id.
@@ -107,14 +120,25 @@ def sandbox_arguments(
     else:
         args += ["--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000"]
     args += ["--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
-    args += ["--hostname", "sandbox", "--info-fd", str(info_fd)]
-    args += ["--seccomp", str(seccomp_fd)]
+    return [*args, "--hostname", "sandbox"]
 
+
+def _open_folder(path: str) -> list[str]:
+    """A folder that every user may enter: bubblewrap makes parents for itself alone,
+    and the script's user is another one where the harness is root."""
+    return ["--perms", "0755", "--dir", path]
+
+
+def _system(data_fd: Callable[[bytes], int]) -> list[str]:
+    """The system's programs and libraries, and an /etc of our own."""
+    args: list[str] = []
     for top in ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32"):
         if os.path.islink(top):
             args += ["--symlink", os.readlink(top), top]
         elif os.path.isdir(top):
             args += ["--ro-bind", top, top]
+    for folder in ("/etc", "/var", "/sandbox"):
+        args += _open_folder(folder)
     for name in _ETC:
         args += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     for name, data in (
@@ -123,46 +147,64 @@ def sandbox_arguments(
         ("hosts", _HOSTS),
         ("nsswitch.conf", _NSSWITCH),
     ):
-        args += ["--perms", "0444"]
-        args += ["--ro-bind-data", str(data_fd(data)), f"/etc/{name}"]
+        args += _file(data_fd(data), f"/etc/{name}")
+    return args
 
+
+def _file(fd: int, path: str) -> list[str]:
+    """A read-only file with the content of a descriptor."""
+    return ["--perms", "0444", "--ro-bind-data", str(fd), path]
+
+
+def _kernel_views(slot: Slot, data_fd: Callable[[bytes], int]) -> list[str]:
+    """/proc and /sys: nothing to write, and of the processor the slot's cores."""
+    args = ["--proc", "/proc", "--ro-bind", "/dev/null", "/proc/keys"]
+    parts = Path(SYS_CPU).parts
+    for depth in range(2, len(parts) + 1):
+        args += _open_folder(str(Path(*parts[:depth])))
+    for folder in core_folders(slot.cores):
+        args += ["--ro-bind-try", folder, folder]
+    for path, data in cpu_files(slot.cores).items():
+        args += _file(data_fd(data), path)
+    if not slot.cores:
+        args += ["--ro-bind-try", SYS_CPU, SYS_CPU]
     # A read-only /proc: nobody writes to /proc/1/mem, oom_score_adj or /proc/sys.
-    args += ["--proc", "/proc", "--ro-bind", "/dev/null", "/proc/keys"]
-    args += ["--remount-ro", "/proc"]
-    for name in ("cpu", "node"):
-        place = f"/sys/devices/system/{name}"
-        args += ["--ro-bind-try", place, place]
-    args += ["--dev", "/dev"]
-    args += ["--perms", "1777", "--size", str(limits.shm_mb << 20)]
+    return [*args, "--remount-ro", "/proc"]
+
+
+def _devices(job: ScriptJob, slot: Slot) -> list[str]:
+    args = ["--dev", "/dev"]
+    args += ["--perms", "1777", "--size", str(job.limits.shm_mb << 20)]
     args += ["--tmpfs", "/dev/shm"]
     for node in gpu_nodes(slot.gpu_ids):
         args += ["--dev-bind-try", node, node]
-    args += ["--remount-ro", "/dev"]
+    return [*args, "--remount-ro", "/dev"]
 
-    args += ["--ro-bind", str(gate), GATE]
 
-    args += ["--perms", "1777", "--size", str(limits.disk_mb << 20), "--tmpfs", "/tmp"]
+def _temp_and_interpreter(job: ScriptJob, env: Environment) -> list[str]:
+    size = str(job.limits.disk_mb << 20)
+    args = ["--perms", "1777", "--size", size, "--tmpfs", "/tmp"]
     args += ["--symlink", "/tmp", "/var/tmp"]
-    # Parents are made open to all: bubblewrap would copy the closed mode of /root.
     for parent in sorted({str(p) for f in env.folders for p in Path(f).parents}):
         if parent not in ("/", "/tmp"):
-            args += ["--perms", "0755", "--dir", parent]
+            args += _open_folder(parent)
     for folder in env.folders:
         args += ["--ro-bind", folder, folder]
     for link, target in env.links:
         args += ["--symlink", target, link]
     for folder in env.hidden:
         args += ["--tmpfs", folder, "--remount-ro", folder]
-    args += ["--perms", "0755", "--size", str(limits.disk_mb << 20), "--tmpfs", WORK]
+    return args
+
+
+def _work(job: ScriptJob, data_fd: Callable[[bytes], int]) -> list[str]:
+    size = str(job.limits.disk_mb << 20)
+    args = ["--perms", "0755", "--size", size, "--tmpfs", WORK]
     if job.inputs is None:
         args += ["--perms", "0555", "--dir", f"{WORK}/input"]
     else:
         args += ["--ro-bind", str(job.inputs.resolve()), f"{WORK}/input"]
-    args += ["--perms", "0444"]
-    args += ["--ro-bind-data", str(data_fd(job.script)), f"{WORK}/script.py"]
-    # The root is a tmpfs without a size: closed last, when every mount point exists.
-    args += ["--remount-ro", "/", "--chdir", WORK]
-    return args
+    return args + _file(data_fd(job.script), f"{WORK}/script.py")
 
 
 def gpu_nodes(gpu_ids: tuple[int, ...]) -> list[str]:

@@ -2,10 +2,14 @@
 
 import functools
 import json
+from typing import TYPE_CHECKING
 
 from .errors import SandboxError
 from .limits import Limits
 from .protocol import ScriptJob, Slot
+
+if TYPE_CHECKING:
+    from .runner import Engine
 
 # The unit: a core that does the work below in this time has ratio 1; 2 is half as fast.
 UNIT_S = 0.05
@@ -31,7 +35,7 @@ print(json.dumps(min(times)))
 
 
 @functools.lru_cache(maxsize=8)
-def calibration_ratio(engine, slot: Slot) -> float:
+def calibration_ratio(engine: "Engine", slot: Slot) -> float:
     """Return the time of a fixed piece of work over `UNIT_S`, measured in a slot.
 
     The least of five repetitions: what the core can do, not how busy it is. Kept for
@@ -45,4 +49,4 @@ def calibration_ratio(engine, slot: Slot) -> float:
     if record.status != "ok":
         detail = record.error or record.stderr_tail or record.stderr_head
         raise SandboxError(f"calibration ended with {record.status}: {detail}")
-    return json.loads(record.stdout_head) / UNIT_S
+    return float(json.loads(record.stdout_head)) / UNIT_S

@@ -212,7 +212,7 @@ def _bases(place: Path, top: Path) -> list[Path]:
     return [base for base in chain if base == top or top in base.parents]
 
 
-def _open_v1(mounts: list, own: dict[str, str]) -> CgroupTree:
+def _open_v1(mounts: list[files.Mount], own: dict[str, str]) -> CgroupTree:
     name = owner_name(os.getpid())
     where = {
         controller: (root, point)
@@ -262,7 +262,7 @@ def _make_v1(place: Path, top: Path, name: str, controller: str) -> Path:
     raise failure or FileNotFoundError(errno.ENOENT, "no group to start from")
 
 
-def _open_v2(mounts: list, own: dict[str, str]) -> CgroupTree:
+def _open_v2(mounts: list[files.Mount], own: dict[str, str]) -> CgroupTree:
     name = owner_name(os.getpid())
     points = [(root, point) for kind, root, point, _ in mounts if kind == "cgroup2"]
     if not points:

@@ -7,9 +7,12 @@ import signal
 import time
 from pathlib import Path
 
+#: File system, root inside it, mount point, super options.
+Mount = tuple[str, str, str, set[str]]
 
-def mounts() -> list[tuple[str, str, str, set[str]]]:
-    """(file system, root inside it, mount point, super options) of cgroup mounts."""
+
+def mounts() -> list[Mount]:
+    """Every cgroup mount that we see."""
     found = []
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
         left, _, right = line.partition(" - ")

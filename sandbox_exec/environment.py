@@ -31,6 +31,10 @@ THREAD_VARIABLES = (
     "RAYON_NUM_THREADS",
     "POLARS_MAX_THREADS",
     "LOKY_MAX_CPU_COUNT",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+    "NPROC",  # threads of XLA's client for the CPU, and so of JAX
+    "PYTHON_CPU_COUNT",  # os.cpu_count() from Python 3.13 on
 )
 
 
@@ -55,7 +59,7 @@ class Environment:
     cache_tag: str
 
     @classmethod
-    def of(cls, python: str | os.PathLike | None = None) -> "Environment":
+    def of(cls, python: str | os.PathLike[str] | None = None) -> "Environment":
         """Ask an interpreter (by default the running one) for its folders.
 
         Raises:
@@ -65,7 +69,13 @@ class Environment:
         return _environment(os.path.abspath(os.fspath(python or sys.executable)))
 
     def variables(
-        self, job: ScriptJob, slot: Slot, *, home: str, renumber_gpus: bool = False
+        self,
+        job: ScriptJob,
+        slot: Slot,
+        *,
+        home: str,
+        start: str,
+        renumber_gpus: bool = False,
     ) -> dict[str, str]:
         """The whole environment of a script: nothing is inherited from the harness.
 
@@ -73,6 +83,7 @@ class Environment:
             job: has variables of its own.
             slot: its cores and GPUs.
             home: the script's home and temp folder.
+            start: folder of what each of its interpreters runs first.
             renumber_gpus: the script sees the device nodes of its GPUs alone: CUDA
                 numbers what it can open, from 0, whatever the host calls it.
         """
@@ -89,8 +100,10 @@ class Environment:
             "LC_ALL": "C.UTF-8",
             "TZ": "UTC",
             "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONFAULTHANDLER": "1",  # a crash or a timeout says where it was
             "PYTHONHASHSEED": "0",
             "PYTHONNOUSERSITE": "1",
+            "PYTHONPATH": start,
             "MPLBACKEND": "Agg",
             "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
         }
@@ -149,7 +162,8 @@ def _environment(python: str) -> Environment:
         answer = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise SandboxError(f"cannot start the interpreter {python}: {error}") from error
-    links, hop = [], python
+    links: list[tuple[str, str]] = []
+    hop = python
     while os.path.islink(hop) and len(links) < 16:
         target = os.readlink(hop)
         links.append((hop, target))

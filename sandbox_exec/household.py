@@ -30,7 +30,7 @@ class Household:
         self._pid = os.getpid()
         self._tree: CgroupTree | None = None
         self._folder: Path | None = None
-        self._janitor: subprocess.Popen | None = None
+        self._janitor: subprocess.Popen[bytes] | None = None
         self._serial = itertools.count(1)
         self._swept = False
 
@@ -99,9 +99,11 @@ class Household:
                 cwd="/",
                 start_new_session=True,
             )
+        pipe = self._janitor.stdin
+        assert pipe is not None
         with contextlib.suppress(OSError):
-            self._janitor.stdin.write(line.encode("utf-8", "surrogateescape") + b"\n")
-            self._janitor.stdin.flush()
+            pipe.write(line.encode("utf-8", "surrogateescape") + b"\n")
+            pipe.flush()
 
     def remove(self) -> None:
         """Remove everything now; runs must be over."""
@@ -116,6 +118,7 @@ class Household:
                 remove_folder(self._folder)
                 self._folder = None
             if self._janitor is not None:
+                assert self._janitor.stdin is not None
                 with contextlib.suppress(OSError):
                     self._janitor.stdin.close()
                 with contextlib.suppress(subprocess.TimeoutExpired):

@@ -174,7 +174,7 @@ def layers_of(level: Level) -> dict[str, str]:
         signals = "scoped" if landlock.signals_scoped() else "open to this user"
         return {
             "landlock": f"ABI {landlock.abi()}",
-            "seccomp": "deny list, no sockets",
+            "seccomp": "deny list, sockets among its own processes",
             "signals": signals,
             "memory": "sampled sum, RLIMIT_DATA per process",
             "pids": "sampled",
@@ -199,7 +199,7 @@ def user_layer(level: Level, as_nobody: bool) -> dict[str, str]:
 
 
 def probe_isolation(
-    python: str | os.PathLike | None = None,
+    python: str | os.PathLike[str] | None = None,
     *,
     levels: tuple[Level, ...] = tuple(Level),
 ) -> IsolationReport:
@@ -218,7 +218,7 @@ def probe_isolation(
 
 @functools.lru_cache(maxsize=8)
 def _probe(
-    python: str, euid: int, overrides: tuple, levels: tuple[Level, ...]
+    python: str, euid: int, overrides: tuple[str | None, ...], levels: tuple[Level, ...]
 ) -> IsolationReport:
     env = Environment.of(python)
     held: dict[Level, dict[str, bool]] = {}

@@ -76,7 +76,7 @@ def remove_groups(path: bytes) -> None:
         time.sleep(0.002)
 
 
-def remove_folder(path: str | bytes) -> None:
+def remove_folder(path: "str | bytes | os.PathLike[str]") -> None:
     """Remove a folder that a script has filled: any names, modes and depth.
 
     Links are removed, never followed. Nested folders are lifted to the top before they

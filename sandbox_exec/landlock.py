@@ -8,12 +8,15 @@ import ctypes
 import functools
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
+from .cpu_view import SYS_CPU, core_folders
 from .environment import Environment
-from .seccomp import build_filter
+from .seccomp import ASKED, build_filter, numbers
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
+_MAKE_SOCK = 1 << 9
 _ABI1_ALL = (1 << 13) - 1
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
@@ -39,9 +42,10 @@ _READABLE = (
     "/etc/group",
     "/proc/cpuinfo",
     "/proc/meminfo",
-    "/proc/stat",
-    "/sys/devices/system/cpu",
-    "/sys/devices/system/node",
+    # Read by joblib where they exist: how much CPU time our own group may use.
+    "/sys/fs/cgroup/cpu.max",
+    "/sys/fs/cgroup/cpu/cpu.cfs_period_us",
+    "/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
     "/dev/urandom",
     "/dev/random",
     "/dev/zero",
@@ -65,15 +69,21 @@ def signals_scoped() -> bool:
 
 
 def rules(
-    env: Environment, *, work: Path, inputs: Path | None, pin: bool
+    env: Environment,
+    *,
+    own: Iterable[Path],
+    inputs: Path | None,
+    cores: tuple[int, ...],
+    start: Path,
 ) -> dict[str, object]:
     """Return the gate's instructions: handled rights, allowed paths, seccomp filter.
 
     Args:
         env: interpreter to show.
-        work: the one folder tree that may be written.
+        own: the folders that may be written.
         inputs: folder to show read-only.
-        pin: forbid sched_setaffinity.
+        cores: of the slot, which the script may not leave; empty: not pinned.
+        start: folder of what each of the script's interpreters runs first.
     """
     version = abi()
     handled = _ABI1_ALL
@@ -89,20 +99,52 @@ def rules(
             access &= handled
             paths.append((path, access if os.path.isdir(path) else access & _FILE_ONLY))
 
-    for path in (*_READABLE, *env.folders):
+    for path in (*_READABLE, *env.folders, str(start)):
         allow(path, _READ)
+    # Whoever cannot read how many cores the machine has counts those he may use.
+    for path in core_folders(cores) if cores else ("/proc/stat", SYS_CPU):
+        allow(path, _READ)
+    if _names_nobody(Path("/etc/hosts")):
+        allow("/etc/hosts", _READ)
     if inputs is not None:
         allow(str(inputs.resolve()), _READ)
     allow("/proc/self", _READ)
     allow("/dev/null", _READ_FILE | _WRITE_FILE | _TRUNCATE)
     # Semaphores of multiprocessing live here; the runner removes what is left behind.
-    allow("/dev/shm", everything & ~_EXECUTE)
-    allow(str(work), everything)
+    # Nothing moves between it and the script's folders, sockets least of all.
+    allow("/dev/shm", everything & ~(_EXECUTE | _REFER | _MAKE_SOCK))
+    own = tuple(own)
+    for folder in own:
+        allow(str(folder), everything)
     return {
         "fs": handled,
         "net": 3 if version >= 4 else 0,  # bind and connect over TCP
         "scope": 3 if version >= 6 else 0,  # abstract sockets, signals
         "attr_size": 24 if version >= 6 else 16 if version >= 4 else 8,
         "paths": paths,
-        "seccomp": build_filter(sockets=False, affinity=not pin).hex(),
+        "calls": numbers((*ASKED, "seccomp")),
+        "own": [str(folder) for folder in own],
+        "seccomp": build_filter(sockets=False, affinity=not cores).hex(),
     }
+
+
+def hide_modules(folder: Path) -> None:
+    """Hide what cannot work here, in a folder that is first on the script's path.
+
+    psutil reads /proc of other processes, which shows the whole machine's: joblib asks
+    it for its workers' memory, fails, and does without where there is no psutil.
+    """
+    why = "psutil needs all of /proc, which is hidden here"
+    text = f"raise ModuleNotFoundError({why!r}, name='psutil')"
+    (folder / "psutil.py").write_text(text + "\n", encoding="ascii")
+
+
+def _names_nobody(hosts: Path) -> bool:
+    """Whether a hosts file tells no more than the names of this machine itself."""
+    try:
+        lines = hosts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return False
+    addresses = [line.partition("#")[0].split()[:1] for line in lines]
+    special = ("127.", "::1", "fe00::", "ff00::", "ff02::")
+    return all(found[0].startswith(special) for found in addresses if found)

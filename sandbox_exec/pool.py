@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from dataclasses import dataclass, field, replace
+from types import TracebackType
 
 from .calibrate import calibration_ratio
 from .household import HOUSEHOLD
@@ -45,7 +46,8 @@ class LocalPool:
         infra_retries: further attempts after a ``sandbox_error``.
         calibrate: measure the speed of this machine's cores once per process.
         oversubscribe: allow more slots than cores.
-        engine: a prepared engine instead of `require`, `level` and `python`.
+        engine: a prepared engine instead of `require`, `level` and `python`; one that
+            is calibrated is not calibrated again.
 
     Raises:
         IsolationError: the machine cannot give the level that is asked for.
@@ -58,7 +60,7 @@ class LocalPool:
         *,
         require: Level | str = Level.NAMESPACES,
         level: Level | str | None = None,
-        python: str | os.PathLike | None = None,
+        python: str | os.PathLike[str] | None = None,
         cores: tuple[int, ...] | None = None,
         gpus: tuple[int, ...] = (),
         rerun_contended: bool = True,
@@ -84,7 +86,7 @@ class LocalPool:
         self._queue: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         HOUSEHOLD.acquire()
         try:
-            if calibrate:
+            if calibrate and self._engine.calibration_ratio is None:
                 ratio = calibration_ratio(self._engine, self.slots[0])
                 self._engine = replace(self._engine, calibration_ratio=ratio)
             self._gpu_baseline = {
@@ -116,6 +118,11 @@ class LocalPool:
         return self._engine.level
 
     @property
+    def engine(self) -> Engine:
+        """What was found out about this machine, for another pool on it."""
+        return self._engine
+
+    @property
     def calibration_ratio(self) -> float | None:
         """Speed of this machine's cores, as in every record."""
         return self._engine.calibration_ratio
@@ -134,7 +141,7 @@ class LocalPool:
             if job.run_id in self._tasks:
                 raise ValueError(
                     f"run_id {job.run_id} is still in the pool; for one more run of "
-                    "the same script use dataclasses.replace(job, run_id=None)"
+                    "the same script use dataclasses.replace(job, run_id='')"
                 )
             self._tasks[job.run_id] = task
             task.future.add_done_callback(lambda _: self._forget(task))
@@ -191,7 +198,12 @@ class LocalPool:
     def __enter__(self) -> "LocalPool":
         return self
 
-    def __exit__(self, kind, value, trace) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close(wait=kind is None)
 
     def _forget(self, task: _Task) -> None:

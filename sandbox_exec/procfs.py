@@ -7,6 +7,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from .box import Launched
 
@@ -59,7 +60,7 @@ def _kilobytes(text: bytes, field: bytes) -> int:
     return 0
 
 
-def sandbox_cpu_s(launched: Launched, report: dict) -> float:
+def sandbox_cpu_s(launched: Launched, report: dict[str, Any]) -> float:
     """CPU seconds by /proc: the gate's count of the reaped plus whoever still lives."""
     ticks = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
     reaped, live = 0.0, 0.0

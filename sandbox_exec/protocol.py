@@ -40,7 +40,7 @@ class ScriptJob:
         limits: the budget.
         submission_name: file in the working folder that is collected when the script
             is over: a plain file name.
-        run_id: identity across attempts and machines; a fresh one by default.
+        run_id: identity across attempts and machines; a fresh one where it is empty.
         args: arguments that the script sees in ``sys.argv[1:]``.
         env: variables added to the script's clean environment.
     """
@@ -50,7 +50,7 @@ class ScriptJob:
     task_id: str = ""
     limits: Limits = field(default_factory=Limits)
     submission_name: str = "submission.csv"
-    run_id: str | None = None
+    run_id: str = ""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
 
@@ -67,7 +67,7 @@ class ScriptJob:
             raise ValueError(f"submission_name {name!r} is taken by the sandbox")
         if any("\0" in text for text in (*self.args, *self.env, *self.env.values())):
             raise ValueError("args and env must not hold NUL characters")
-        if self.run_id is None:
+        if not self.run_id:
             object.__setattr__(self, "run_id", _new_run_id())
         object.__setattr__(self, "args", tuple(self.args))
         object.__setattr__(self, "env", dict(self.env))

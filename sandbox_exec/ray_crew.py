@@ -8,6 +8,7 @@ from typing import Any
 from .errors import SandboxError
 from .limits import Level
 from .ray_host import Host, Machines, place
+from .runner import Engine
 
 
 @dataclass(eq=False)
@@ -48,6 +49,9 @@ class Crew:
         self._start_timeout_s = start_timeout_s
         self._options = options
         self._machines = Machines(start_timeout_s)
+        # A pool in the place of a lost one need not try the levels and measure the
+        # cores again: that takes seconds, on cores where others' scripts run.
+        self._engines: dict[str, Engine] = {}
 
     def places(self) -> list[tuple[str, int]]:
         """Where a pool belongs: (machine, number of the pool on it)."""
@@ -83,6 +87,8 @@ class Crew:
             SandboxError: the machine does not answer.
         """
         options = dict(self._options)
+        if node_id in self._engines:
+            options["engine"] = self._engines[node_id]
         slots = self._slots
         if "cores" not in options and self._actors_per_node > 1:
             cores = self._machines.cores_of(node_id)
@@ -116,12 +122,14 @@ class Crew:
             )
         except Exception as error:
             self.dismiss(worker)
+            self._engines.pop(worker.node_id, None)
             cause = str(error).strip().splitlines()[-1:] or [type(error).__name__]
             raise SandboxError(
                 f"machine {worker.node_id[:8]} could not start its pool: {cause[0]}"
             ) from error
         worker.capacity = answer["capacity"]
         worker.level = Level(answer["isolation"])
+        self._engines[worker.node_id] = answer["engine"]
 
     def dismiss(self, worker: Worker) -> None:
         """Kill an actor, and with it whatever runs on it."""

@@ -60,6 +60,7 @@ class Host:
             "isolation": int(self._pool.isolation),
             "capacity": self._pool.capacity,
             "pid": os.getpid(),
+            "engine": self._pool.engine,
         }
 
     def run(self, job: ScriptJob) -> RunRecord:

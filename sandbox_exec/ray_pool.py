@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, as_completed
 from dataclasses import dataclass, field, replace
+from types import TracebackType
 from typing import Any
 
 from .limits import Level
@@ -194,7 +195,12 @@ class RayPool:
     def __enter__(self) -> "RayPool":
         return self
 
-    def __exit__(self, kind, value, trace) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close(wait=kind is None)
 
     def _serve(self) -> None:

@@ -68,7 +68,7 @@ def namespace_fd() -> int:
 
 
 def _make() -> int:
-    process = subprocess.Popen(
+    holder = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _HOLDER],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -76,23 +76,21 @@ def _make() -> int:
         env={},
         cwd="/",
     )
-    try:
-        if process.stdout.read(1) != b"r":
-            raise SandboxError("no user namespace may be made here")
-        place = f"/proc/{process.pid}"
-        for name, text in (
-            ("uid_map", f"0 0 1\n{INNER_ID} {unused_uid()} 1\n"),
-            ("gid_map", f"{INNER_ID} {os.getegid()} 1\n"),
-        ):
-            fd = os.open(f"{place}/{name}", os.O_WRONLY)
-            try:
-                os.write(fd, text.encode())
-            finally:
-                os.close(fd)
-        return os.open(f"{place}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise SandboxError(f"no user namespace for another id: {error}") from error
-    finally:
-        process.stdin.close()
-        process.wait()
-        process.stdout.close()
+    with holder as process:  # leaving it closes its input: it ends
+        assert process.stdout is not None
+        try:
+            if process.stdout.read(1) != b"r":
+                raise SandboxError("no user namespace may be made here")
+            place = f"/proc/{process.pid}"
+            for name, text in (
+                ("uid_map", f"0 0 1\n{INNER_ID} {unused_uid()} 1\n"),
+                ("gid_map", f"{INNER_ID} {os.getegid()} 1\n"),
+            ):
+                fd = os.open(f"{place}/{name}", os.O_WRONLY)
+                try:
+                    os.write(fd, text.encode())
+                finally:
+                    os.close(fd)
+            return os.open(f"{place}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise SandboxError(f"no user namespace for another id: {error}") from error

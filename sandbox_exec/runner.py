@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from dataclasses import dataclass, replace
+from typing import Any
 
 from . import isolation
 from .box import Launched
@@ -46,7 +47,7 @@ class Engine:
         require: Level | str = Level.NAMESPACES,
         *,
         level: Level | str | None = None,
-        python: str | os.PathLike | None = None,
+        python: str | os.PathLike[str] | None = None,
     ) -> "Engine":
         """Choose the best level this machine holds, or exactly `level`.
 
@@ -85,19 +86,7 @@ class Engine:
             cancel_fd: becomes readable when the run is to be cut short.
         """
         began = time.monotonic()
-        record = RunRecord(
-            run_id=job.run_id,
-            attempt=attempt,
-            task_id=job.task_id,
-            script_sha256=job.script_sha256,
-            node=os.uname().nodename,
-            cpu_model=cpu_model(),
-            calibration_ratio=self.calibration_ratio,
-            started_at=time.time(),
-            queue_s=queue_s,
-            slot=SlotUse(slot.index, slot.cores, slot.gpu_ids, slot.threads),
-            isolation=Isolation(self.level.name, {}),
-        )
+        record = self._blank(job, slot, attempt, queue_s)
         box: Launched | None = None
         group: RunCgroup | None = None
         HOUSEHOLD.acquire()
@@ -114,7 +103,6 @@ class Engine:
                 layers["cgroup"] = tree.description
                 pin = "cpuset" if group.pinned else pin
             layers["pinning"] = pin or "none"
-            record = replace(record, isolation=Isolation(self.level.name, layers))
             nobody = self._as_nobody(job)
             layers.update(isolation.user_layer(self.level, nobody))
             record = replace(record, isolation=Isolation(self.level.name, layers))
@@ -136,6 +124,24 @@ class Engine:
             record = _clean_up(record, box, group)
             HOUSEHOLD.release()
         return record
+
+    def _blank(
+        self, job: ScriptJob, slot: Slot, attempt: int, queue_s: float
+    ) -> RunRecord:
+        """The record of a run that has not begun."""
+        return RunRecord(
+            run_id=job.run_id,
+            attempt=attempt,
+            task_id=job.task_id,
+            script_sha256=job.script_sha256,
+            node=os.uname().nodename,
+            cpu_model=cpu_model(),
+            calibration_ratio=self.calibration_ratio,
+            started_at=time.time(),
+            queue_s=queue_s,
+            slot=SlotUse(slot.index, slot.cores, slot.gpu_ids, slot.threads),
+            isolation=Isolation(self.level.name, {}),
+        )
 
     def _as_nobody(self, job: ScriptJob) -> bool:
         if not self.as_nobody or self.level < Level.NAMESPACES or os.geteuid() != 0:
@@ -168,10 +174,9 @@ class Engine:
         if group is None:
             cpu_at_exit = sandbox_cpu_s(box, outcome.report)
         failed_exec = _exec_failure(box)
+        pids_peak = max(outcome.pids_peak, outcome.report.get("pids_peak", 0))
         if group is not None:
             pids_peak = group.pids_peak()
-        else:
-            pids_peak = max(outcome.pids_peak, outcome.report.get("pids_peak", 0))
         box.kill()
         if group is not None:
             group.kill()
@@ -179,57 +184,81 @@ class Engine:
         submission, data = collect(
             box.work_fd, job.submission_name, job.limits.submission_mb << 20
         )
-        cpu_s, oom_kills, refused = cpu_at_exit, 0, 0
-        sampled = max(
-            outcome.memory_peak,
-            outcome.report.get("maxrss_kb", 0) << 10,
-            outcome.report.get("memory_peak", 0),
-        )
-        peak, peak_source = sampled, "sampled"
-        if group is not None:
-            cpu_s, oom_kills = group.cpu_s(), group.oom_kills()
-            refused, peak = group.pids_refused(), group.memory_peak()
-            peak_source = "cgroup" if peak else "sampled"
-            peak = peak or sampled
-        status, exit_code, term_signal = classify(
-            outcome, oom_kills=oom_kills, pids_refused=refused
-        )
-        error = ""
-        if failed_exec:
-            status, error = "sandbox_error", f"the script did not start: {failed_exec}"
-        elif outcome.killed_by == "cancel":
-            error = "cancelled by the caller"
-        elif status == "signal" and term_signal is None:
-            error = "the supervisor inside the sandbox was killed"
-        return replace(
+        used = slot_use(slot, before, after, delta_s=outcome.delta_s, cpu_s=cpu_at_exit)
+        counted = _counted(outcome, group, cpu_at_exit)
+        record = replace(
             record,
-            status=status,
-            exit_code=exit_code,
-            term_signal=term_signal,
-            killed_by=outcome.killed_by,
-            error=error,
-            delta_s=outcome.delta_s,
             setup_s=setup_s,
             reap_s=time.monotonic() - reap_start,
-            cpu_s=cpu_s,
-            cpu_source="cgroup" if group is not None else "proc",
-            peak_rss_bytes=peak,
-            rss_source=peak_source,
-            oom_kills=oom_kills,
             pids_peak=pids_peak,
-            disk_bytes=outcome.disk_bytes,
-            stdout_head=supervisor.stdout.head,
-            stdout_tail=supervisor.stdout.tail,
-            stdout_bytes=supervisor.stdout.total,
-            stderr_head=supervisor.stderr.head,
-            stderr_tail=supervisor.stderr.tail,
-            stderr_bytes=supervisor.stderr.total,
             submission=submission,
             submission_bytes=data if submission.status == "ok" else None,
-            slot=slot_use(
-                slot, before, after, delta_s=outcome.delta_s, cpu_s=cpu_at_exit
-            ),
+            slot=used,
         )
+        record = replace(record, **counted)
+        return _judged(_with_output(record, supervisor), outcome, group, failed_exec)
+
+
+def _counted(outcome: Outcome, group: RunCgroup | None, cpu_s: float) -> dict[str, Any]:
+    """CPU and memory fields of the record, by the best source there is."""
+    peak = max(
+        outcome.memory_peak,
+        outcome.report.get("maxrss_kb", 0) << 10,
+        outcome.report.get("memory_peak", 0),
+    )
+    values = {
+        "delta_s": outcome.delta_s,
+        "disk_bytes": outcome.disk_bytes,
+        "cpu_s": cpu_s,
+        "cpu_source": "proc",
+        "peak_rss_bytes": peak,
+        "rss_source": "sampled",
+    }
+    if group is not None:
+        values |= {"cpu_s": group.cpu_s(), "cpu_source": "cgroup"}
+        values["oom_kills"] = group.oom_kills()
+        exact = group.memory_peak()
+        if exact:
+            values |= {"peak_rss_bytes": exact, "rss_source": "cgroup"}
+    return values
+
+
+def _with_output(record: RunRecord, supervisor: Supervisor) -> RunRecord:
+    out, err = supervisor.stdout, supervisor.stderr
+    return replace(
+        record,
+        stdout_head=out.head,
+        stdout_tail=out.tail,
+        stdout_bytes=out.total,
+        stderr_head=err.head,
+        stderr_tail=err.tail,
+        stderr_bytes=err.total,
+    )
+
+
+def _judged(
+    record: RunRecord, outcome: Outcome, group: RunCgroup | None, failed_exec: str
+) -> RunRecord:
+    """The record with how the run ended, and why."""
+    refused = group.pids_refused() if group is not None else 0
+    status, exit_code, term_signal = classify(
+        outcome, oom_kills=record.oom_kills, pids_refused=refused
+    )
+    error = ""
+    if failed_exec:
+        status, error = "sandbox_error", f"the script did not start: {failed_exec}"
+    elif outcome.killed_by == "cancel":
+        error = "cancelled by the caller"
+    elif status == "signal" and term_signal is None:
+        error = "the supervisor inside the sandbox was killed"
+    return replace(
+        record,
+        status=status,
+        exit_code=exit_code,
+        term_signal=term_signal,
+        killed_by=outcome.killed_by,
+        error=error,
+    )
 
 
 def _prefer_as_oom_victim(pid: int) -> None:
@@ -306,7 +335,7 @@ def run_script(
     require: Level | str = Level.NAMESPACES,
     *,
     level: Level | str | None = None,
-    python: str | os.PathLike | None = None,
+    python: str | os.PathLike[str] | None = None,
     attempt: int = 1,
     queue_s: float = 0.0,
 ) -> RunRecord:

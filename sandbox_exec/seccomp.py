@@ -10,101 +10,24 @@ return values and data layout: ``include/uapi/linux/seccomp.h``.
 import errno
 import platform
 import struct
+from collections.abc import Iterable
+
+from .seccomp_numbers import NUMBERS
 
 _LD_W_ABS = 0x20
 _JEQ_K = 0x15
 _JGT_K = 0x25
 _JSET_K = 0x45
+_AND_K = 0x54
 _RET_K = 0x06
 
 _KILL_PROCESS = 0x80000000
 _ERRNO = 0x00050000
 _ALLOW = 0x7FFF0000
+_ASK = 0x7FC00000
 
 _NR, _ARCH, _ARGS = 0, 4, 16
 
-# name: (x86-64 number, AArch64 number); None where the architecture lacks the call.
-_NUMBERS: dict[str, tuple[int | None, int | None]] = {
-    "acct": (163, 89),
-    "add_key": (248, 217),
-    "adjtimex": (159, 171),
-    "bpf": (321, 280),
-    "chroot": (161, 51),
-    "clock_adjtime": (305, 266),
-    "clock_settime": (227, 112),
-    "clone": (56, 220),
-    "clone3": (435, 435),
-    "create_module": (174, None),
-    "delete_module": (176, 106),
-    "fanotify_init": (300, 262),
-    "fanotify_mark": (301, 263),
-    "finit_module": (313, 273),
-    "fsconfig": (431, 431),
-    "fsmount": (432, 432),
-    "fsopen": (430, 430),
-    "fspick": (433, 433),
-    "init_module": (175, 105),
-    "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427),
-    "io_uring_setup": (425, 425),
-    "ioprio_set": (251, 30),
-    "ioctl": (16, 29),
-    "ioperm": (173, None),
-    "iopl": (172, None),
-    "kcmp": (312, 272),
-    "kexec_file_load": (320, 294),
-    "kexec_load": (246, 104),
-    "keyctl": (250, 219),
-    "listmount": (458, 458),
-    "lookup_dcookie": (212, 18),
-    "memfd_create": (319, 279),
-    "memfd_secret": (447, 447),
-    "modify_ldt": (154, None),
-    "mount": (165, 40),
-    "mount_setattr": (442, 442),
-    "move_mount": (429, 429),
-    "mq_open": (240, 180),
-    "msgget": (68, 186),
-    "name_to_handle_at": (303, 264),
-    "nfsservctl": (180, 42),
-    "open_by_handle_at": (304, 265),
-    "open_tree": (428, 428),
-    "perf_event_open": (298, 241),
-    "personality": (135, 92),
-    "pidfd_getfd": (438, 438),
-    "pivot_root": (155, 41),
-    "prlimit64": (302, 261),
-    "process_madvise": (440, 440),
-    "process_mrelease": (448, 448),
-    "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
-    "ptrace": (101, 117),
-    "quotactl": (179, 60),
-    "quotactl_fd": (443, 443),
-    "reboot": (169, 142),
-    "request_key": (249, 218),
-    "sched_setaffinity": (203, 122),
-    "sched_setattr": (314, 274),
-    "sched_setparam": (142, 118),
-    "sched_setscheduler": (144, 119),
-    "semget": (64, 190),
-    "setdomainname": (171, 162),
-    "sethostname": (170, 161),
-    "setns": (308, 268),
-    "setpriority": (141, 140),
-    "settimeofday": (164, 170),
-    "shmget": (29, 194),
-    "socket": (41, 198),
-    "statmount": (457, 457),
-    "swapoff": (168, 225),
-    "swapon": (167, 224),
-    "syslog": (103, 116),
-    "umount2": (166, 39),
-    "unshare": (272, 97),
-    "uselib": (134, None),
-    "userfaultfd": (323, 282),
-    "vhangup": (153, 58),
-}
 _ARCHES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _NEWEST = 462  # mseal, Linux 6.10; later calls answer ENOSYS as on an older kernel
 
@@ -124,6 +47,10 @@ _ABSENT = {
     "statmount",
 }
 _BY_ARGUMENT = {"clone", "ioctl", "personality", "prlimit64", "socket"}
+#: Calls that a supervisor outside answers, where no network namespace is.
+ASKED = ("bind", "connect", "listen")
+_SENDING = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}  # which argument holds the flags
+_NOT_REFUSED = {*_BY_ARGUMENT, *ASKED, *_SENDING, "seccomp", "setsockopt"}
 _OPTIONAL = {"sched_setaffinity"}
 # The first arguments with which a call touches its caller and nobody else.
 _OF_OTHERS: dict[str, tuple[int, ...]] = {
@@ -140,6 +67,7 @@ _CLONE_NEW |= 0x10000000 | 0x20000000 | 0x40000000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
 _SOCK_STREAM, _SOCK_DGRAM = 1, 2
+_IPPROTO_TCP, _MSG_FASTOPEN, _SOL_SOCKET, _SO_REUSEPORT = 6, 0x20000000, 1, 15
 
 
 def _op(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -166,7 +94,8 @@ def build_filter(*, sockets: bool, affinity: bool, machine: str | None = None) -
     Args:
         sockets: allow AF_UNIX, AF_INET and AF_INET6 stream and datagram sockets, and
             other processes' priorities to be set; right only behind a network and a
-            pid namespace. Socket pairs are always allowed.
+            pid namespace. Else stream sockets alone, whose addresses are decided
+            elsewhere (`ASKED`). Socket pairs are always allowed.
         affinity: allow sched_setaffinity; right only inside a cpuset.
         machine: architecture; the running one by default.
 
@@ -177,82 +106,135 @@ def build_filter(*, sockets: bool, affinity: bool, machine: str | None = None) -
     if machine not in _ARCHES:
         raise ValueError(f"no seccomp table for {machine!r}: x86_64 and aarch64 only")
     column, audit_arch = _ARCHES[machine]
-
-    def nr(name: str) -> int | None:
-        return _NUMBERS[name][column]
-
-    load_nr = _op(_LD_W_ABS, _NR)
     code = [
         _op(_LD_W_ABS, _ARCH),
         _op(_JEQ_K, audit_arch, 1, 0),
         _op(_RET_K, _KILL_PROCESS),
-        load_nr,
+        _op(_LD_W_ABS, _NR),
         _op(_JGT_K, _NEWEST, 0, 1),
         _fail(errno.ENOSYS),
     ]
-    refused = _NUMBERS.keys() - _BY_ARGUMENT - _OPTIONAL - _OF_OTHERS.keys()
-    for name in sorted(refused):
-        if nr(name) is not None:
-            reason = errno.ENOSYS if name in _ABSENT else errno.EPERM
-            code += _when(nr(name), [_fail(reason)])
-    if not affinity:
-        code += _when(nr("sched_setaffinity"), [_fail(errno.EPERM)])
+    bodies = _refused(affinity) | _by_argument()
+    bodies |= _sockets_behind_a_network_namespace() if sockets else _on_the_host()
+    for name, body in bodies.items():
+        number = NUMBERS[name][column]
+        if number is not None:
+            code += _when(number, body)
+    return b"".join([*code, _op(_RET_K, _ALLOW)])
 
-    def arg(index: int) -> bytes:
-        # Low word: every argument tested here is a 32-bit value to the kernel.
-        return _op(_LD_W_ABS, _ARGS + 8 * index)
 
-    allow, deny = _op(_RET_K, _ALLOW), _fail(errno.EPERM)
-    code += _when(nr("clone"), [arg(0), _op(_JSET_K, _CLONE_NEW, 1, 0), allow, deny])
-    code += _when(
-        nr("ioctl"),
-        [
-            arg(1),
+def _arg(index: int) -> bytes:
+    # Low word: every argument tested here is a 32-bit value to the kernel.
+    return _op(_LD_W_ABS, _ARGS + 8 * index)
+
+
+_YES, _NO = _op(_RET_K, _ALLOW), _fail(errno.EPERM)
+
+
+def _refused(affinity: bool) -> dict[str, list[bytes]]:
+    """Calls that fail whatever their arguments are."""
+    by_argument = _NOT_REFUSED | _OF_OTHERS.keys()
+    names = NUMBERS.keys() - by_argument - (_OPTIONAL if affinity else set())
+    return {
+        name: [_fail(errno.ENOSYS if name in _ABSENT else errno.EPERM)]
+        for name in sorted(names)
+    }
+
+
+def _by_argument() -> dict[str, list[bytes]]:
+    """Calls of which some uses fail."""
+    return {
+        "clone": [_arg(0), _op(_JSET_K, _CLONE_NEW, 1, 0), _YES, _NO],
+        "ioctl": [
+            _arg(1),
             _op(_JEQ_K, _TIOCSTI, 2, 0),
             _op(_JEQ_K, _TIOCLINUX, 1, 0),
-            allow,
-            deny,
+            _YES,
+            _NO,
         ],
-    )
-    code += _when(
-        nr("personality"),
-        [
-            arg(0),
+        "personality": [
+            _arg(0),
             _op(_JEQ_K, 0, 1, 0),
             _op(_JEQ_K, 0xFFFFFFFF, 0, 1),
-            allow,
-            deny,
+            _YES,
+            _NO,
         ],
-    )
-    # prlimit on another process could strangle the supervisor.
-    code += _when(nr("prlimit64"), [arg(0), _op(_JEQ_K, 0, 0, 1), allow, deny])
-    if sockets:
-        # Other families (vsock, netlink, packet, alg) cross namespaces or only widen
-        # the kernel's attack surface.
-        code += _when(
-            nr("socket"),
-            [
-                arg(0),
-                _op(_JEQ_K, _AF_UNIX, 3, 0),
-                _op(_JEQ_K, _AF_INET, 2, 0),
-                _op(_JEQ_K, _AF_INET6, 1, 0),
-                _fail(errno.EAFNOSUPPORT),
-                arg(1),
-                _op(0x54, 0xF),  # A &= 0xf: the type without its flags
-                _op(_JEQ_K, _SOCK_STREAM, 2, 0),
-                _op(_JEQ_K, _SOCK_DGRAM, 1, 0),
-                deny,
-                allow,
-            ],
-        )
-    else:
-        code += _when(nr("socket"), [_fail(errno.EACCES)])
-        # Landlock hides no process: all that its user runs could be slowed down.
-        for name, values in _OF_OTHERS.items():
-            body = [allow, deny]
-            for index, value in reversed(list(enumerate(values))):
-                # Equal: on to the next test; else past it and `allow`, to `deny`.
-                body = [arg(index), _op(_JEQ_K, value, 0, len(body) - 1), *body]
-            code += _when(nr(name), body)
-    code.append(allow)
-    return b"".join(code)
+        # prlimit on another process could strangle the supervisor.
+        "prlimit64": [_arg(0), _op(_JEQ_K, 0, 0, 1), _YES, _NO],
+    }
+
+
+def _sockets_behind_a_network_namespace() -> dict[str, list[bytes]]:
+    """Stream and datagram sockets of the three families that programs use.
+
+    Other families (vsock, netlink, packet, alg) cross namespaces or only widen the
+    kernel's attack surface.
+    """
+    body = [
+        _arg(0),
+        _op(_JEQ_K, _AF_UNIX, 3, 0),
+        _op(_JEQ_K, _AF_INET, 2, 0),
+        _op(_JEQ_K, _AF_INET6, 1, 0),
+        _fail(errno.EAFNOSUPPORT),
+        _arg(1),
+        _op(_AND_K, 0xF),  # the type without its flags
+        _op(_JEQ_K, _SOCK_STREAM, 2, 0),
+        _op(_JEQ_K, _SOCK_DGRAM, 1, 0),
+        _NO,
+        _YES,
+    ]
+    return {"socket": body}
+
+
+def _on_the_host() -> dict[str, list[bytes]]:
+    """Stream sockets, of which `gate_sockets` decides who they meet.
+
+    And nobody else's priority: Landlock hides no process, and all that its user runs
+    could be slowed down.
+    """
+    bodies: dict[str, list[bytes]] = {name: [_op(_RET_K, _ASK)] for name in ASKED}
+    bodies["socket"] = [
+        _arg(0),
+        _op(_JEQ_K, _AF_UNIX, 2, 0),
+        _op(_JEQ_K, _AF_INET, 1, 0),
+        _op(_JEQ_K, _AF_INET6, 0, 6),
+        _arg(1),
+        _op(_AND_K, 0xF),  # the type without its flags
+        _op(_JEQ_K, _SOCK_STREAM, 0, 3),
+        _arg(2),
+        # No other protocol than TCP: multipath TCP connects past Landlock.
+        _op(_JEQ_K, 0, 2, 0),
+        _op(_JEQ_K, _IPPROTO_TCP, 1, 0),
+        _fail(errno.EACCES),
+        _YES,
+    ]
+    for name, flags in _SENDING.items():
+        # Data that connects as it is sent would be a connection that nobody allowed.
+        bodies[name] = [_arg(flags), _op(_JSET_K, _MSG_FASTOPEN, 1, 0), _YES, _NO]
+    # Two sockets on one port: the script's would take a service's clients.
+    bodies["setsockopt"] = [
+        _arg(1),
+        _op(_JEQ_K, _SOL_SOCKET, 0, 2),
+        _arg(2),
+        _op(_JEQ_K, _SO_REUSEPORT, 1, 0),
+        _YES,
+        _NO,
+    ]
+    for name, values in _OF_OTHERS.items():
+        body = [_YES, _NO]
+        for index, value in reversed(list(enumerate(values))):
+            # Equal: on to the next test; else past it and `_YES`, to `_NO`.
+            body = [_arg(index), _op(_JEQ_K, value, 0, len(body) - 1), *body]
+        bodies[name] = body
+    return bodies
+
+
+def numbers(names: Iterable[str]) -> dict[str, int]:
+    """Numbers of calls on this machine.
+
+    Raises:
+        KeyError: no table for this architecture, or no such call.
+    """
+    column = _ARCHES[platform.machine()][0]
+    found = {name: NUMBERS[name][column] for name in names}
+    return {name: number for name, number in found.items() if number is not None}

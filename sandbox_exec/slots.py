@@ -46,6 +46,7 @@ def make_slots(
     chosen = tuple(cores) if cores is not None else available_cores()
     if cores is None and len(chosen) > max(2, count):
         chosen = chosen[1:]  # the first one is the harness's
+    groups: list[tuple[int, ...]]
     if count > len(chosen):
         if not oversubscribe:
             raise ValueError(
@@ -57,7 +58,7 @@ def make_slots(
         size = len(chosen) // count
         groups = [chosen[i * size : (i + 1) * size] for i in range(count)]
     return [
-        Slot(index, tuple(group), gpus[index : index + 1])
+        Slot(index, group, gpus[index : index + 1])
         for index, group in enumerate(groups)
     ]
 

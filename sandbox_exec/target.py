@@ -10,82 +10,79 @@ import sys
 import time
 from pathlib import Path
 
-from .bwrap import find_bwrap
-from .limits import Level
+from .attack_corpus import Attack
 
 
-def run_victim(attack: dict, level: str, stage: Path) -> tuple[str, bool]:
-    """Start the victim harness, wait for it; return (how it ended, it hung)."""
-    root = str(Path(__file__).resolve().parent.parent)
-    code = (
-        f"import sys; sys.path.insert(0, {root!r}); from sandbox_exec import victim; "
-    )
-    code += f"victim.victim({str(stage / 'spec.json')!r})"
-    command = [sys.executable, "-c", code]
-    bare = level == "naive" or Level.parse(level) < Level.NAMESPACES
-    if bare and "pid_namespace" in attack.get("needs", ()):
-        # Aimed at every process, or at process 1: never outside a namespace of its own.
-        cage = [
-            find_bwrap(),
-            "--dev-bind",
-            "/",
-            "/",
-            "--unshare-pid",
-            "--proc",
-            "/proc",
-        ]
-        command = [*cage, "--die-with-parent", "--", *command]
-    env = {
-        "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
-        "HOME": str(stage / "home"),
-        "TMPDIR": str(stage / "tmp"),
-        "API_TOKEN": "CANARY-ENV-" + secrets.token_hex(8),
-        **{
-            name: os.environ[name]
-            for name in ("SANDBOX_EXEC_BWRAP", "SANDBOX_EXEC_CGROUP")
-            if name in os.environ
-        },
-    }
+def run_victim(attack: Attack, cage: list[str], stage: Path) -> tuple[str, bool]:
+    """Start the victim harness, wait for it; return (how it ended, it hung).
+
+    Args:
+        attack: decides about its standard input and its time.
+        cage: command before its own. stage: its folder, with spec.json in it.
+    """
     ends: list[int] = []
     if attack.get("probe") == "pty":
         keyboard, stdin = pty.openpty()
-        ends = [keyboard, stdin]
     else:
         stdin, keyboard = os.pipe()
         os.write(keyboard, b"CANARY-STDIN")
-        ends = [keyboard, stdin]
-    log = open(stage / "victim.log", "wb")  # noqa: SIM115
+    ends = [keyboard, stdin]
+    process = None
     try:
-        process = subprocess.Popen(
-            command,
-            stdin=stdin,
-            stdout=log,
-            stderr=log,
-            env=env,
-            cwd=stage,
-            start_new_session=True,
-        )
-        deadline = time.monotonic() + attack["timeout_s"] + 25
-        stopped_since = None
-        while True:
-            if process.poll() is not None:
-                return f"parent exit {process.returncode}", False
-            stopped = _is_stopped(process.pid)
-            if stopped and stopped_since is None:
-                stopped_since = time.monotonic()
-            if stopped and time.monotonic() - stopped_since > 1:
-                return "parent stopped", False
-            if time.monotonic() > deadline:
-                return "parent hung", True
-            time.sleep(0.02)
+        with open(stage / "victim.log", "wb") as log:
+            process = subprocess.Popen(
+                [*cage, *_command(stage)],
+                stdin=stdin,
+                stdout=log,
+                stderr=log,
+                env=_environment(stage),
+                cwd=stage,
+                start_new_session=True,
+            )
+        return _wait(process, attack["timeout_s"] + 25)
     finally:
-        log.close()
-        if "process" in locals() and process.poll() is None:
+        if process is not None and process.poll() is None:
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         for fd in ends:
             os.close(fd)
+
+
+def _command(stage: Path) -> list[str]:
+    root = str(Path(__file__).resolve().parent.parent)
+    code = (
+        f"import sys; sys.path.insert(0, {root!r}); from sandbox_exec import victim; "
+    )
+    code += f"victim.victim({str(stage / 'spec.json')!r})"
+    return [sys.executable, "-c", code]
+
+
+def _environment(stage: Path) -> dict[str, str]:
+    passed = ("SANDBOX_EXEC_BWRAP", "SANDBOX_EXEC_CGROUP")
+    return {
+        "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+        "HOME": str(stage / "home"),
+        "TMPDIR": str(stage / "tmp"),
+        "API_TOKEN": "CANARY-ENV-" + secrets.token_hex(8),
+        **{name: os.environ[name] for name in passed if name in os.environ},
+    }
+
+
+def _wait(process: subprocess.Popen[bytes], timeout_s: float) -> tuple[str, bool]:
+    deadline = time.monotonic() + timeout_s
+    stopped_since = float("inf")
+    while True:
+        now = time.monotonic()
+        if process.poll() is not None:
+            return f"parent exit {process.returncode}", False
+        if _is_stopped(process.pid):
+            stopped_since = min(stopped_since, now)
+            if now - stopped_since > 1:
+                return "parent stopped", False
+        if now > deadline:
+            return "parent hung", True
+        time.sleep(0.02)
 
 
 def _is_stopped(pid: int) -> bool:

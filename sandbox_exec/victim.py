@@ -14,6 +14,8 @@ import termios
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from .environment import Environment
 from .limits import Level, Limits
@@ -23,6 +25,8 @@ from .runner import Engine
 from .slots import available_cores
 
 _MEMORY: list[bytes] = []
+Result = dict[str, Any]
+Spec = dict[str, Any]
 
 
 def victim(spec_path: str) -> None:
@@ -50,7 +54,7 @@ def victim(spec_path: str) -> None:
             "A_PORT": str(spec["port"]),
         },
     )
-    result: dict = {"next": "", "cleanup": "", "harness_error": ""}
+    result: Result = {"next": "", "cleanup": "", "harness_error": ""}
     try:
         runner = _naive_victim if spec["level"] == "naive" else _sandbox_victim
         runner(job, spec, cores, result)
@@ -62,20 +66,20 @@ def victim(spec_path: str) -> None:
     partial.rename(stage / "result.json")
 
 
-def _note(result: dict, record: RunRecord, started: float) -> None:
+def _note(result: Result, record: RunRecord, started: float) -> None:
     result["call_s"] = time.monotonic() - started
     result["record"] = record.to_dict()
     data = record.submission_bytes or b""
     result["submission"] = data[: 1 << 20].decode("utf-8", "replace")
 
 
-def _inspection(job: ScriptJob, spec: dict) -> ScriptJob:
+def _inspection(job: ScriptJob, spec: Spec) -> ScriptJob:
     source = (Path(spec["corpus"]) / "inspect_leftovers.py").read_bytes()
-    return replace(job, script=source, run_id=None, limits=Limits(wall_s=20))
+    return replace(job, script=source, run_id="", limits=Limits(wall_s=20))
 
 
 def _sandbox_victim(
-    job: ScriptJob, spec: dict, cores: int | None, result: dict
+    job: ScriptJob, spec: Spec, cores: int | None, result: Result
 ) -> None:
     # The level was probed before: probing again in every victim would only cost time.
     engine = Engine(
@@ -97,11 +101,10 @@ def _sandbox_victim(
     result["cleanup"] = f"left {left}" if left else ""
 
 
-def _naive_victim(job: ScriptJob, spec: dict, cores: int | None, result: dict) -> None:
-    path = Path(spec["corpus"]) / "naive.py"
-    module_spec = importlib.util.spec_from_file_location("naive", path)
-    naive = importlib.util.module_from_spec(module_spec)
-    module_spec.loader.exec_module(naive)
+def _naive_victim(
+    job: ScriptJob, spec: Spec, cores: int | None, result: Result
+) -> None:
+    naive = _module(Path(spec["corpus"]) / "naive.py")
     flaws, work = set(spec["attack"].get("flaws", ())), Path(spec["stage"]) / "work"
     started = time.monotonic()
     record = naive.run(job, work, flaws)
@@ -113,3 +116,12 @@ def _naive_victim(job: ScriptJob, spec: dict, cores: int | None, result: dict) -
         result["cleanup"] = naive.clean(work, flaws)
         if result["cleanup"]:
             shutil.rmtree(work, ignore_errors=True)
+
+
+def _module(path: Path) -> ModuleType:
+    found = importlib.util.spec_from_file_location(path.stem, path)
+    if found is None or found.loader is None:
+        raise FileNotFoundError(path)
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module

@@ -5,8 +5,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
-from bandit.theory.problems import Check, exact_rates, greedy_sums, random_problems
+from bandit.theory.problems import (
+    Check,
+    PerProblem,
+    exact_rates,
+    greedy_sums,
+    random_problems,
+)
 from rpg_jax import dinkelbach, updates
 
 
@@ -19,8 +26,10 @@ def boltzmann_error(seed: int, number: int = 200, steps: int = 60) -> float:
     eta = 0.5
     tables = tuple(jnp.asarray(v) for v in random_problems(seed, number))
 
-    def run(reward, duration, probs):
-        def step(carry, k):
+    def run(reward: Array, duration: Array, probs: Array) -> Array:
+        def step(
+            carry: tuple[Array, Array], k: Array
+        ) -> tuple[tuple[Array, Array], Array]:
             logits, average = carry
             rate = dinkelbach.greedy_rate(
                 reward, duration, average, context_probs=probs
@@ -41,7 +50,7 @@ def check_boltzmann(seed: int) -> list[Check]:
     """NPG is Boltzmann at the running average rate, to rounding."""
     error = boltzmann_error(seed)
     # 60 steps of logits up to about 100, each rounded to eps: random, not additive.
-    limit = 500 * float(jnp.finfo(jnp.zeros(()).dtype).eps)
+    limit = 500 * float(np.finfo(jnp.zeros(()).dtype).eps)
     return [
         Check(
             "NPG is Boltzmann",
@@ -56,11 +65,11 @@ def check_boltzmann(seed: int) -> list[Check]:
 class RateRun(NamedTuple):
     """Exact NPG with greedy rates on N problems, k = 1 .. steps."""
 
-    error: np.ndarray  # [N, k] rho* - rhobar_k
-    bound: np.ndarray  # [N, k]
-    chi: np.ndarray  # [N]
-    best: np.ndarray  # [N]
-    optimal_probability: np.ndarray  # [N] mean over contexts, after the last step
+    error: Float[np.ndarray, "problems steps"]  # rho* - rhobar_k
+    bound: Float[np.ndarray, "problems steps"]
+    chi: PerProblem
+    best: PerProblem
+    optimal_probability: PerProblem  # mean over contexts, after the last step
 
 
 def run_rates(seed: int, number: int = 500, steps: int = 3000) -> RateRun:
@@ -92,7 +101,7 @@ def run_rates(seed: int, number: int = 500, steps: int = 3000) -> RateRun:
     return RateRun(error, bound, chi, best, chosen)
 
 
-def fitted_slopes(run: RateRun) -> np.ndarray:
+def fitted_slopes(run: RateRun) -> PerProblem:
     """Log-log slope of the error over the second half of each problem's path.
 
     NaN where the error vanished (rho_1 was already optimal).
@@ -100,7 +109,7 @@ def fitted_slopes(run: RateRun) -> np.ndarray:
     steps = run.error.shape[1]
     k = np.unique(np.geomspace(steps // 30, steps, 30).astype(int))
     error = run.error[:, k - 1]
-    usable = (error > 1e-9 * run.best[:, None]).all(1)
+    usable = np.all(error > 1e-9 * run.best[:, None], axis=1)
     x = np.log(k) - np.log(k).mean()
     y = np.log(np.where(usable[:, None], error, 1.0))
     slope = (x * (y - y.mean(1, keepdims=True))).sum(1) / (x * x).sum()

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 # Relative room for float32 rounding in a comparison of two rates.
 ROUNDING = 1e-5
@@ -21,13 +22,27 @@ class Check(NamedTuple):
 class Problems(NamedTuple):
     """N random problems of X contexts and A actions, float64."""
 
-    reward: np.ndarray  # [N, X, A] >= 0
-    duration: np.ndarray  # [N, X, A] seconds
-    probs: np.ndarray  # [N, X]
+    reward: Float[np.ndarray, "problems contexts actions"]  # >= 0
+    duration: Float[np.ndarray, "problems contexts actions"]  # seconds
+    probs: Float[np.ndarray, "problems contexts"]
 
 
-def random_problems(seed: int, number: int, contexts: int = 4, arms: int = 6):
-    """Problems whose arms differ widely in reward and in seconds."""
+PerProblem = Float[np.ndarray, " problems"]
+
+
+def random_problems(
+    seed: int, number: int, contexts: int = 4, arms: int = 6
+) -> Problems:
+    """Problems whose arms differ widely in reward and in seconds.
+
+    Raises:
+      ValueError: no problem, context or arm.
+    """
+    if min(number, contexts, arms) < 1:
+        raise ValueError(
+            f"need at least 1 problem, context and arm, got {number}, {contexts} "
+            f"and {arms}"
+        )
     rng = np.random.default_rng(seed)
     shape = (number, contexts, arms)
     spread = rng.uniform(0.1, 1.2, (number, 1, 1))
@@ -38,8 +53,8 @@ def random_problems(seed: int, number: int, contexts: int = 4, arms: int = 6):
     )
 
 
-def greedy_sums(problems: Problems, rate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Expected reward and seconds of the policies greedy at ``rate`` [N]."""
+def greedy_sums(problems: Problems, rate: PerProblem) -> tuple[PerProblem, PerProblem]:
+    """Expected reward and seconds of the policies greedy at ``rate``."""
     value = problems.reward - rate[:, None, None] * problems.duration
     pick = np.argmax(value, axis=-1)[..., None]
     reward = np.take_along_axis(problems.reward, pick, -1)[..., 0]
@@ -47,8 +62,8 @@ def greedy_sums(problems: Problems, rate: np.ndarray) -> tuple[np.ndarray, np.nd
     return (problems.probs * reward).sum(-1), (problems.probs * duration).sum(-1)
 
 
-def exact_rates(problems: Problems) -> tuple[np.ndarray, np.ndarray]:
-    """Best rate and the expected seconds D* of its policy, [N] each, in float64."""
+def exact_rates(problems: Problems) -> tuple[PerProblem, PerProblem]:
+    """Best rate and the expected seconds D* of its policy, in float64."""
     rate = np.zeros(len(problems.reward))
     for _ in range(100):
         reward, duration = greedy_sums(problems, rate)

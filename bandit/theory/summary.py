@@ -5,24 +5,25 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from bandit.theory.iteration import check_band, check_termination
 from bandit.theory.npg import check_boltzmann, check_rate
-from bandit.theory.problems import Check
+from bandit.theory.problems import Check, PerProblem
 from bandit.theory.sums import check_rate_of_sums
 
 
 class Curves(NamedTuple):
     """What ``report`` draws."""
 
-    band: dict[float, np.ndarray]  # gamma -> [N] lowest tail rate over rho*
-    edges: dict[float, np.ndarray]  # gamma -> [N] proved lower edge over rho*
-    steps: np.ndarray  # [N] Dinkelbach steps
-    error: np.ndarray  # [N, k] rho* - running average rate, over rho*
-    bound: np.ndarray  # [N, k] its bound, over rho*
-    visits: np.ndarray  # [T] decisions
-    sums_rate: np.ndarray  # [T] C-UCB's rate
-    plug_in_rate: np.ndarray  # [T]
+    band: dict[float, PerProblem]  # gamma -> lowest tail rate over rho*
+    edges: dict[float, PerProblem]  # gamma -> proved lower edge over rho*
+    steps: Int[np.ndarray, " problems"]  # Dinkelbach steps
+    error: Float[np.ndarray, "problems steps"]  # rho* - running average, over rho*
+    bound: Float[np.ndarray, "problems steps"]  # its bound, over rho*
+    visits: Float[np.ndarray, " points"]  # decisions
+    sums_rate: Float[np.ndarray, " points"]  # C-UCB's rate
+    plug_in_rate: Float[np.ndarray, " points"]
     best_rate: float
 
 

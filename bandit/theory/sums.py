@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from bandit import envs
 from bandit.theory.problems import Check
@@ -14,9 +15,11 @@ from rpg_jax import dinkelbach
 class RateOfSums(NamedTuple):
     """C-UCB's rate estimate beside the consistent one as visits grow."""
 
-    visits: np.ndarray  # [T]
-    sums_rate: np.ndarray  # [T] max over policies of R_u / D_u from cells' sums
-    plug_in_rate: np.ndarray  # [T] Dinkelbach on the cells' means
+    visits: Float[np.ndarray, " points"]
+    #: max over policies of R_u / D_u from cells' sums
+    sums_rate: Float[np.ndarray, " points"]
+    #: Dinkelbach on the cells' means
+    plug_in_rate: Float[np.ndarray, " points"]
     best_rate: float
     subset_rate: float  # best rate over subsets of contexts
 

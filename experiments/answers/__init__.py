@@ -5,7 +5,7 @@
 Your own form: docs/parts/add_an_answer_form.md.
 """
 
-from experiments.answers import whole_script
+from experiments.answers import search_replace, unified_diff, whole_script
 from experiments.answers.base import (
     FORMS,
     AnswerForm,
@@ -17,4 +17,5 @@ from experiments.answers.base import (
 __all__ = ["FORMS", "AnswerForm", "NoScript", "get_form", "register_form"]
 
 # The forms that are shipped; a new file needs its line here.
-register_form(whole_script.FORM)
+for _file in (whole_script, search_replace, unified_diff):
+    register_form(_file.FORM)

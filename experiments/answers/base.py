@@ -20,10 +20,13 @@ class AnswerForm(NamedTuple):
             short sentence for an answer that it cannot read, and nothing else: an
             answer may hold any text. Equal arguments give equal scripts, as a replay
             reads the recorded answers again.
+        how: how to answer a prompt that shows a parent, as its last words; empty for
+            the prompt's own words, which ask for a whole script.
     """
 
     name: str
     read: Callable[[str, str | None], str]
+    how: str = ""
 
 
 #: Forms by name; ``register_form`` adds yours.

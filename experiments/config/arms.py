@@ -30,7 +30,7 @@ class Arm:
             failure too: the more seconds it is charged, the milder.
         weight: ``duration`` multiplies an advantage by charged / mean charged seconds.
         failure_charge: seconds charged to a failure; None takes the protocol's.
-        gradient: false leaves the policy as it is: ranking alone.
+        gradient: false leaves the policy as it is: ranking only.
     """
 
     name: str
@@ -97,7 +97,7 @@ def get_arm(name: str, *, fixed_price: float | None = None) -> Arm:
         fixed_price: reward per second; ``fixed-price`` needs it, others refuse it.
 
     Raises:
-        ValueError: no such arm, or a price missing or given in vain.
+        ValueError: no such arm, or a price missing or not needed.
     """
     if name not in ARMS:
         raise ValueError(f"there is no arm {name!r}: choose from {', '.join(ARMS)}")

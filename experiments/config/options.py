@@ -18,6 +18,7 @@ from experiments.config.rate import DATA
 from experiments.config.reward_rule import CLOCKS, FAILURE_CHARGES, REWARDS
 
 FINALS = ("best", "chains", "none")
+WHOLE_SCRIPT = "whole-script"
 ISOLATION = ("auto", "posix", "landlock", "namespaces", "full")
 
 
@@ -87,7 +88,7 @@ class Options:
     time: str | None = option(
         None,
         _REWARD,
-        "Seconds a script pays for: with generation, or execution alone.",
+        "Seconds a script pays for: with generation, or execution only.",
         CLOCKS,
     )
     failure_charge: str | None = option(
@@ -131,6 +132,12 @@ class Options:
         _POLICY,
         "Ask a large or a small model for a script, or for choices from a menu.",
         STYLES,
+    )
+    answer_form: str = option(
+        WHOLE_SCRIPT,
+        _POLICY,
+        "How a script is improved: whole-script writes it again in full, "
+        "search-replace and unified-diff edit the one shown.",
     )
     max_prompt_tokens: int | None = option(None, _POLICY, "Longest prompt.")
     max_new_tokens: int | None = option(None, _POLICY, "Longest answer.")

@@ -38,7 +38,7 @@ def arms_of(names: Sequence[str], fixed_price: float | None) -> tuple[Arm, ...]:
     """The arms that ``--arms`` lists.
 
     Raises:
-        UsageError: there is no such arm, or the fixed price is missing or in vain.
+        UsageError: there is no such arm, or the fixed price is missing or not needed.
     """
     chosen = [n for n in ARMS if n != "fixed-price" or fixed_price is not None]
     if list(names) != ["all"]:
@@ -219,8 +219,9 @@ def isolation_of(name: str, *, real: bool, model: str, style: str = "full") -> s
     """The least level that the sandbox must give.
 
     The embedded policy can write what it was taught alone, and a choice from a menu is
-    one of our scripts, so that on synthetic data a machine without namespaces is good
-    enough, and the first lines say so.
+    one of our scripts, so that on synthetic data LANDLOCK is good enough and the first
+    lines say so. All else needs NAMESPACES. Less than that is never chosen here: it has
+    to be asked for by name.
 
     Raises:
         UsageError: no such level, or too low for real data.
@@ -229,7 +230,7 @@ def isolation_of(name: str, *, real: bool, model: str, style: str = "full") -> s
         raise UsageError(f"--isolation={name}: choose from {', '.join(ISOLATION)}")
     if name == "auto":
         tame = model == "tiny" or style == "menu"
-        return "posix" if tame and not real else "namespaces"
+        return "landlock" if tame and not real else "namespaces"
     if real and name in ("posix", "landlock"):
         raise UsageError(
             f"--isolation={name}: real data need namespaces or full, since scripts "

@@ -29,7 +29,7 @@ class Machine:
         checkpoint_every: steps between checkpoints; answers of the steps between are
             kept, so that a resumed run loses none of them.
         keep: checkpoints kept, at least 2: should the newest be damaged, the one before
-            is taken up.
+            is loaded.
     """
 
     microbatch: int = 8

@@ -10,6 +10,7 @@ from experiments.config import plain
 from experiments.config.arms import Arm
 from experiments.config.budget import Budget
 from experiments.config.errors import UsageError
+from experiments.config.options import WHOLE_SCRIPT
 from experiments.config.presets import Machine
 from experiments.config.protocol import Protocol
 from rpg_tasks.registry import Task
@@ -37,6 +38,7 @@ class Settings:
         machine: see ``Machine``.
         slots: scripts at one time, one core each.
         isolation: least level that the sandbox must give.
+        answer_form: how answers are written and read (``experiments.answers``).
         plugins: modules or files that register what the names above stand for.
     """
 
@@ -57,6 +59,7 @@ class Settings:
     machine: Machine
     slots: int
     isolation: str
+    answer_form: str = plain.later(WHOLE_SCRIPT)
     plugins: tuple[str, ...] = plain.later(())
 
     @property

@@ -50,7 +50,9 @@ def first_screen(
         what = "synthetic data"
         if settings.model == "tiny":
             what += " and the embedded policy"
-        facts.append(("note", f"{what}: results say nothing about the real benchmark"))
+        facts.append(
+            ("note", f"{what}: results are no evidence about the real benchmark")
+        )
     return facts
 
 

@@ -245,7 +245,7 @@ class Screen:
         if shares:
             text = ", ".join(f"{name} {percent(s)}" for name, s in shares.items())
             if compiled_s >= 1:
-                text += f"; besides, {compiled_s:.0f} s of compilation"
+                text += f"; and {compiled_s:.0f} s of compilation, not counted"
             self.say(f"time    {text}")
 
 

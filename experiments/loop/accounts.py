@@ -13,7 +13,7 @@ from experiments.loop.learn import make_signals, on_policy_rate, rows_of
 from experiments.loop.price import RateModel
 from experiments.loop.select import Entry, Parents
 from experiments.policies.base import Signals
-from experiments.records.recorded import Located, spent_s
+from experiments.records.recorded import NO_SCRIPT, Located, spent_s
 from experiments.records.rewards import MIN_SECONDS
 from experiments.records.spec import RunSpec
 from rpg_tasks.scores import oriented
@@ -32,6 +32,8 @@ class Accounts:
         self.best: float | None = None  # value
         self.best_score: float | None = None
         self.attempts = 0
+        #: Why a chain's last answer gave no script.
+        self.errors: list[str | None] = [None] * chains
         self.execution_s = np.zeros(chains)
         self.attempt_s = np.zeros(chains)
 
@@ -101,6 +103,8 @@ class Accounts:
 
     def _add(self, offset: int, record: dict[str, Any]) -> None:
         self.attempts += 1
+        error = record["reason"] if record["status"] == NO_SCRIPT else None
+        self.errors[record["chain"]] = error
         if record["delta_s"] is None:
             return
         chain = record["chain"]

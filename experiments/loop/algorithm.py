@@ -1,7 +1,7 @@
 """Algorithm 1: sample, execute, grade, record, price, learn.
 
 The loop owns no policy, sandbox or grader; it is given them. What it knows is a pure
-function of its ledger (``accounts.py``), so a run that was killed is taken up by
+function of its ledger (``accounts.py``), so a run that was killed is loaded by
 reading, and a run is replayed by feeding its ledger to the same code.
 """
 
@@ -159,7 +159,11 @@ class Loop:
         phases = self._phases(step)
         try:
             generations, located = self._gatherer.attempts(
-                step, self.accounts.next_states(), self.accounts.best, phases
+                step,
+                self.accounts.next_states(),
+                self.accounts.errors,
+                self.accounts.best,
+                phases,
             )
             self._need_data(step, located)
             signals, numbers = self.accounts.take(step, located)
@@ -204,7 +208,7 @@ class Loop:
             raise Diverged(
                 f"{self.spec.name}, step {step}: the update's {bad[0]} is "
                 f"{learned[bad[0]]}. The step is not committed; its attempts are in "
-                "the ledger. Begin anew with a lower --lr and another --out: resuming "
+                "the ledger. Start again with a lower --lr and another --out: resuming "
                 "would come to the same"
             )
         return learned

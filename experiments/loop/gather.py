@@ -50,6 +50,7 @@ class Gatherer:
         self,
         step: int,
         parents: Sequence[Entry | None],
+        errors: Sequence[str | None],
         best: float | None,
         phases: Phases,
     ) -> tuple[list[Generation], list[Located]]:
@@ -58,13 +59,14 @@ class Gatherer:
         Args:
             step: number of the step.
             parents: per chain, None for the base prompt.
+            errors: per chain, why its last answer gave no script.
             best: best value of earlier steps.
             phases: takes the times.
 
         Raises:
             Stopped: Ctrl-C; what had finished is in the ledger.
         """
-        asked = self._sampler.ask(parents)
+        asked = self._sampler.ask(parents, errors)
         on_record = self._recording.attempts(step)
         execution = Execution(
             self._spec, self._hooks, self._ledger, phases, self._clock, best
@@ -121,7 +123,7 @@ class Gatherer:
         """Digests of answer and script, and the script (or why there is none)."""
         answer = self._texts.save(text, ".txt")
         try:
-            script = self._hooks.read(text, asked.script)
+            script = self._hooks.form.read(text, asked.script)
         except NoScript as error:
             return answer, None, str(error) or "no script"
         return answer, self._texts.save(script), encoded(script)

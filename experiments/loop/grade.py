@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from experiments.records.recorded import INFRASTRUCTURE
+from experiments.records.recorded import INFRASTRUCTURE, NO_SCRIPT
 from experiments.records.rewards import attempt_seconds
 from experiments.records.spec import Scoring
 from sandbox_exec.protocol import RunRecord
@@ -24,7 +24,7 @@ _OF_A_SCORE = ("medal", "above_median")
 
 def without_script(reason: str) -> dict[str, Any]:
     """Fields of an answer that holds no script; it took no execution time."""
-    return {"status": "no_script", "reason": reason, "execution_s": 0.0}
+    return {"status": NO_SCRIPT, "reason": reason, "execution_s": 0.0}
 
 
 def infrastructure(reason: str) -> dict[str, Any]:

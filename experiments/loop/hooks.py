@@ -6,17 +6,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, NamedTuple
 
+from experiments.answers import AnswerForm, whole_script
 from experiments.policies.base import Policy
-from rpg_tasks.prompts import Attempt, extract_script
+from rpg_tasks.prompts import Attempt
 from sandbox_exec.protocol import RunRecord
 
 if TYPE_CHECKING:  # scikit-learn is slow to import
     from rpg_tasks.grading import Grade
-
-
-def _whole_script(answer: str, parent: str | None) -> str:
-    """The script that an answer holds, whatever its parent was."""
-    return extract_script(answer)
 
 
 class Hooks(NamedTuple):
@@ -28,11 +24,11 @@ class Hooks(NamedTuple):
         grade: the record of a run that left a submission -> its grade.
         describe: the previous attempt, or None -> prompt; None for an attempt that no
             prompt can show: the chain then gets the base prompt and has no parent.
-        read: (answer, the parent's script or None) -> script; raises ``NoScript``.
+        form: how a script is read from an answer and its parent.
     """
 
     policy: Policy
     execute: Callable[[str, bytes], Future[RunRecord]]
     grade: Callable[[RunRecord], Grade]
     describe: Callable[[Attempt | None], str | None]
-    read: Callable[[str, str | None], str] = _whole_script
+    form: AnswerForm = whole_script.FORM

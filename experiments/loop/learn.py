@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from experiments.config.arms import Arm
@@ -10,6 +11,7 @@ from experiments.config.reward_rule import RewardRule
 from experiments.policies.base import Signals
 from experiments.records.rewards import charged_seconds
 from rpg_jax.losses import leave_one_out_advantage
+from rpg_jax.rewards import relative_reward
 
 
 class Rows(NamedTuple):
@@ -75,11 +77,12 @@ def make_signals(
     if arm.signal == "ratio":
         relative[known] = rows.reward[known] / charged[known]
     else:
-        relative[known] = rows.reward[known] - price * charged[known]
+        relative[known] = relative_reward(rows.reward[known], charged[known], price)
     weight[known] = 1.0
     if arm.weight == "duration" and known.any():
         weight[known] = charged[known] / charged[known].mean()
     advantage = np.asarray(
-        leave_one_out_advantage(relative.astype(np.float32), known), np.float64
+        leave_one_out_advantage(jnp.asarray(relative, np.float32), jnp.asarray(known)),
+        np.float64,
     )
     return Signals(relative, advantage * weight, weight, charged, known)

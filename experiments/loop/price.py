@@ -30,7 +30,7 @@ _REPEATS = 8
 
 def top_k(reward: np.ndarray, seconds: np.ndarray, rho: float, k: int) -> np.ndarray:
     """Indices of the k largest r - rho delta, best first; earlier ones win ties."""
-    order = np.argsort(-(reward - rho * seconds), kind="stable")
+    order = np.argsort(-rpg_jax.relative_reward(reward, seconds, rho), kind="stable")
     return order[:k]
 
 

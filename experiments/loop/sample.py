@@ -42,29 +42,40 @@ class Sampler:
         self._hooks, self._ledger = hooks, ledger
         self._texts, self._drafts = texts, drafts
 
-    def ask(self, parents: Sequence[Entry | None]) -> list[Asked]:
-        """A prompt per chain; a parent that several chains share is described once."""
+    def ask(
+        self, parents: Sequence[Entry | None], errors: Sequence[str | None]
+    ) -> list[Asked]:
+        """A prompt per chain; a parent that several chains share is described once.
+
+        Args:
+            parents: per chain, None for the base prompt.
+            errors: per chain, why its last answer gave no script. It is shown where
+                the form of answers is one that edits its parent.
+        """
         base = self._hooks.describe(None)
         if base is None:
             raise LoopError("the base prompt does not fit: raise --max-prompt-tokens")
-        known: dict[str, Asked] = {}
+        known: dict[tuple[str, str], Asked] = {}
         asked = []
-        for parent in parents:
+        for parent, error in zip(parents, errors, strict=True):
             if parent is None:
                 asked.append(Asked(base, None, None))
                 continue
-            if parent.run_id not in known:
-                previous = self._previous(parent)
+            note = ""
+            if error is not None and self._hooks.form.how:
+                note = f"The last answer was not applied ({error})."
+            if (parent.run_id, note) not in known:
+                previous = self._previous(parent, note)
                 prompt = self._hooks.describe(previous)
-                known[parent.run_id] = (
+                known[parent.run_id, note] = (
                     Asked(base, None, None)
                     if prompt is None
                     else Asked(prompt, parent, previous.script)
                 )
-            asked.append(known[parent.run_id])
+            asked.append(known[parent.run_id, note])
         return asked
 
-    def _previous(self, parent: Entry) -> Attempt:
+    def _previous(self, parent: Entry, note: str) -> Attempt:
         record = read_at(self._ledger, parent.offset)
         texts = (record.get("stdout"), record.get("stderr"))
         return Attempt(
@@ -72,6 +83,7 @@ class Sampler:
             seconds=record["execution_s"],
             score=record["score"],
             output="\n".join(text for text in texts if text),
+            note=note,
         )
 
     def answers(

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.config.arms import Arm
+from rpg_jax.rewards import relative_reward
 
 
 class Entry(NamedTuple):
@@ -43,8 +44,10 @@ class Parents:
         entries = list(self._entries)
         value = np.array([entry.value for entry in entries])
         seconds = np.array([entry.seconds for entry in entries])
-        ratio = arm.signal == "ratio"
-        score = value / seconds if ratio else value - price * seconds
+        if arm.signal == "ratio":
+            score = value / seconds
+        else:
+            score = relative_reward(value, seconds, price)
         return [entries[i] for i in np.argsort(-score, kind="stable")]
 
     def next_states(self, arm: Arm, price: float, chains: int) -> list[Entry | None]:

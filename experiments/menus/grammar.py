@@ -12,8 +12,8 @@ import numpy as np
 from experiments.config.errors import LoopError
 from experiments.menus.menu import FORM, Menu
 from experiments.menus.task_menu import NoMenu, recipes
+from rpg_jax.llm.grammar import Automaton, Grammar
 from rpg_jax.llm.head import MaskTable
-from rpg_jax.llm.menus import Automaton, Grammar
 from rpg_jax.llm.tokenizer import stop_ids
 from rpg_tasks.registry import Task
 

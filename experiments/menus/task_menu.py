@@ -68,7 +68,7 @@ def has_menu(task: str) -> bool:
 
 
 def draw(task: Task | str, rng: np.random.Generator) -> ChosenScript:
-    """A script for a task, every choice drawn anew."""
+    """A script for a task, every choice drawn again."""
     return draw_script(recipes(get_task(task).short), rng)
 
 

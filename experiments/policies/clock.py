@@ -33,11 +33,11 @@ class WorkClock:
             self._listening = True
         return self
 
-    def _event(self, name: str, seconds: float, **_: object) -> None:
-        if not name.startswith(_COMPILATION):
+    def _event(self, event: str, duration_secs: float, **_: str | int) -> None:
+        if not event.startswith(_COMPILATION):
             return
         end = self._clock()
-        begin = end - seconds
+        begin = end - duration_secs
         while self._spans and self._spans[-1][0] >= begin:
             self._spans.pop()
         if self._spans:

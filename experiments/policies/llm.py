@@ -4,11 +4,12 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool, Float, Int
 
 from experiments.config.errors import LoopError
 from experiments.config.protocol import Learning, Sampling
@@ -17,14 +18,15 @@ from experiments.records.drafts import Generation
 from rpg_jax.llm import (
     Checkpoints,
     PPOHyper,
+    batch_from_completions,
     fingerprint,
     left_pad,
-    make_batch,
     make_ppo,
     ppo_items,
     sample,
     with_ppo_items,
 )
+from rpg_jax.llm.head import MaskTable
 from rpg_jax.llm.sampling import bucket
 from rpg_jax.llm.tokenizer import chat_ids, decode, stop_ids
 
@@ -78,6 +80,22 @@ def ppo_hyper(
         "mismatch_warn": _NO_WARNING if altered else 0.0,
     }
     return PPOHyper(**fields | changes)
+
+
+class Recorded(NamedTuple):
+    """Completions of a step's payloads, as ``batch_from_completions`` reads them.
+
+    Attributes:
+        tokens: ids, right-padded.
+        mask: True at the tokens of an answer that takes part.
+        log_probs: as the sampler reported them, nats.
+        logit_mask: what might be sampled; None for scripts.
+    """
+
+    tokens: Int[np.ndarray, "B L"]
+    mask: Bool[np.ndarray, "B L"]
+    log_probs: Float[np.ndarray, "B L"]
+    logit_mask: MaskTable[np.ndarray] | None
 
 
 class LLMPolicy:
@@ -187,7 +205,7 @@ class LLMPolicy:
             self.tokenizer, payload["completion"], payload["completion_mask"]
         )
         if menu:
-            payload["mask_index"] = menu.mask_index(done.logit_mask.index)
+            payload["mask_index"] = menu.mask_index(done.logit_mask.which)
             texts = [menu.answer(text) for text in texts]
         spent = self._clock() - begin
         # Answers are written side by side: each pays by its length.
@@ -203,20 +221,22 @@ class LLMPolicy:
         self, step: int, generations: Sequence[Generation], signals: Signals
     ) -> dict[str, float]:
         """One PPO update on the whole step; lost attempts take no part."""
-        fields = _joined(generations)
-        fields["completion_mask"] &= signals.mask[:, None]
         if not signals.mask.any():
             return {}
+        fields = _joined(generations)
         menu = self.menu
-        batch = make_batch(
+        answers = Recorded(
+            fields["completion"],
+            fields["completion_mask"] & signals.mask[:, None],
+            fields["log_prob"],
+            menu.mask_table(fields["mask_index"]) if menu else None,
+        )
+        batch = batch_from_completions(
             fields["prompt"],
             fields["prompt_mask"],
-            fields["completion"],
-            fields["completion_mask"],
-            fields["log_prob"],
+            answers,
             signals.relative,
             weight=signals.weight,
-            logit_mask=menu.mask_table(fields["mask_index"]) if menu else None,
         )
         self._state, metrics = self._ppo.update(self._state, batch)
         return metrics.summary()

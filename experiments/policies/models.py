@@ -44,6 +44,7 @@ def describe_model(name: str) -> ModelInfo:
     """
     import jax
 
+    from rpg_jax.llm.config import ModelConfig
     from rpg_jax.llm.models import count_parameters
     from rpg_jax.llm.weights import read_config, resolve
 
@@ -51,7 +52,7 @@ def describe_model(name: str) -> ModelInfo:
     if path.is_file():
         from rpg_jax.llm.gguf_file import read_gguf
 
-        config, _ = read_gguf(path)
+        config: ModelConfig = read_gguf(path)[0]
     else:
         config = read_config(path)
     parameters = count_parameters(config)

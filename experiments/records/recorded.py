@@ -154,3 +154,4 @@ def need_whole(step: int, rows: list[Located], chains: int) -> None:
 
 
 INFRASTRUCTURE = "infrastructure"
+NO_SCRIPT = "no_script"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import numpy as np
 
 from experiments.config.reward_rule import PAPER_BONUS, PAPER_FAILURE, RewardRule
+from rpg_jax.rewards import Charge, charged_duration
 from rpg_tasks.registry import Task, TaskError
 from rpg_tasks.scores import gain, oriented, percentile
 
@@ -91,10 +93,7 @@ def charged_seconds(
     valid = np.asarray(valid, dtype=bool)
     if seconds.shape != valid.shape:
         raise ValueError(f"shapes differ: {seconds.shape} and {valid.shape}")
-    if rule.failure_charge == "measured" or valid.all():
-        return seconds.copy()
-    if rule.failure_charge == "limit":
-        floor = float(limit_s)
-    else:
-        floor = float(seconds[valid].max()) if valid.any() else 0.0
-    return np.where(valid, seconds, np.maximum(seconds, floor))
+    charged = charged_duration(
+        seconds, ~valid, charge=cast(Charge, rule.failure_charge), limit=float(limit_s)
+    )
+    return charged.copy()

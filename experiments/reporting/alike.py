@@ -1,24 +1,17 @@
 """What must not be averaged or compared, and is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from experiments.reporting.load import Cell
+from experiments.reporting.runs import ReportError, RunRecords
 
-#: What cells of one report may differ in: what they are compared by, and what changes
+#: What runs of one report may differ in: what they are compared by, and what changes
 #: no number.
 _FREE = {
     "arm", "arms", "task", "tasks", "sources", "seed", "seeds", "baseline", "limit_s",
     "leaderboard", "checkpoint_every", "replay_of",
 }  # fmt: skip
-
-
-class ReportError(ValueError):
-    """The folders give no report; the message says why."""
 
 
 def _first_difference(a: Any, b: Any, path: str) -> str | None:
@@ -36,8 +29,9 @@ def _first_difference(a: Any, b: Any, path: str) -> str | None:
     return f"{path.lstrip('.')} is {short[0]} and {short[1]}"
 
 
-def _without(config: dict[str, Any], names: set[str]) -> dict[str, Any]:
-    return {key: value for key, value in config.items() if key not in names}
+def _shared(config: dict[str, Any]) -> dict[str, Any]:
+    """The settings that all runs of a report have in common."""
+    return {key: value for key, value in config.items() if key not in _FREE}
 
 
 def _other_sources(a: dict[str, Any], b: dict[str, Any]) -> str | None:
@@ -52,56 +46,51 @@ def _other_sources(a: dict[str, Any], b: dict[str, Any]) -> str | None:
     return _first_difference(shared, {task: other[task] for task in shared}, "sources")
 
 
+def _refuse(a: Path, b: Path, difference: str | None) -> None:
+    if difference:
+        raise ReportError(
+            f"{a} and {b} have different configurations ({difference}): make a report "
+            "of each"
+        )
+
+
 def check_alike(
-    cells: Sequence[Cell], named: Sequence[tuple[Path, dict[str, Any]]]
+    runs: Sequence[RunRecords], named: Sequence[tuple[Path, dict[str, Any]]]
 ) -> None:
-    """Refuse cells that must not be averaged or compared.
+    """Refuse runs that must not be averaged or compared.
 
     Args:
-        cells: of all runs.
+        runs: of all experiments.
         named: (folder, ``config`` of its config.json) of each experiment.
 
     Raises:
         ReportError: names the key that differs, or the seed that is there twice.
     """
-
-    def refuse(a: Path, b: Path, difference: str | None) -> None:
-        if difference:
-            raise ReportError(
-                f"{a} and {b} are different configurations ({difference}): report "
-                "them apart"
-            )
-
-    for other in named[1:]:
-        difference = _first_difference(
-            _without(named[0][1], _FREE), _without(other[1], _FREE), ""
-        )
-        refuse(named[0][0], other[0], difference)
-        refuse(named[0][0], other[0], _other_sources(named[0][1], other[1]))
-    seen: dict[tuple, Cell] = {}
-    first: dict[str, Cell] = {}
-    arms: dict[str, Cell] = {}
-    for cell in cells:
-        key = (cell.task.short, cell.arm, cell.seed)
+    for folder, config in named[1:]:
+        first, known = named[0]
+        _refuse(first, folder, _first_difference(_shared(known), _shared(config), ""))
+        _refuse(first, folder, _other_sources(known, config))
+    seen: dict[tuple[str, str, int], RunRecords] = {}
+    tasks: dict[str, RunRecords] = {}
+    arms: dict[str, RunRecords] = {}
+    for run in runs:
+        key = (run.task.short, run.arm, run.seed)
         if key in seen:
             raise ReportError(
-                f"{seen[key].folder} and {cell.folder} both hold {cell.name}: it would "
+                f"{seen[key].folder} and {run.folder} both hold {run.name}: it would "
                 "count twice; leave one out"
             )
-        seen[key] = cell
-        one = first.setdefault("", cell)
-        difference = _first_difference(
-            _without(one.config, _FREE), _without(cell.config, _FREE), ""
-        )
-        refuse(one.folder, cell.folder, difference)
-        one = first.setdefault(cell.task.short, cell)
+        seen[key] = run
+        one = runs[0]
+        difference = _first_difference(_shared(one.config), _shared(run.config), "")
+        _refuse(one.folder, run.folder, difference)
+        one = tasks.setdefault(run.task.short, run)
         for name in ("baseline", "limit_s", "leaderboard"):
             difference = _first_difference(
-                one.config.get(name), cell.config.get(name), name
+                one.config.get(name), run.config.get(name), name
             )
-            refuse(one.folder, cell.folder, difference)
-        one = arms.setdefault(cell.arm, cell)
-        difference = _first_difference(
-            one.config.get("arm"), cell.config.get("arm"), "arm"
-        )
-        refuse(one.folder, cell.folder, difference)
+            _refuse(one.folder, run.folder, difference)
+        one = arms.setdefault(run.arm, run)
+        difference = _first_difference(one.config.get("arm"), run.config.get("arm"),
+                                       "arm")  # fmt: skip
+        _refuse(one.folder, run.folder, difference)

@@ -1,17 +1,18 @@
-"""Each task's budget curves on both clocks, from its cells' records."""
+"""Each task's budget curves on both clocks, from its runs' records."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
 from experiments.reporting import curves, tables
 from experiments.reporting.curves import Chain, Curve
-from experiments.reporting.load import Experiment
+from experiments.reporting.runs import Experiment
 from rpg_tasks.registry import Task
 
 
 @dataclasses.dataclass(frozen=True)
-class Budget:
+class BudgetUse:
     """The curves of one task on one clock.
 
     Attributes:
@@ -20,9 +21,9 @@ class Budget:
         curve: ``best``, ``last`` or ``mean``.
         baseline: the sample submission's score.
         chains: arm -> seed -> its chains.
-        until: what every chain of every arm has reached, seconds.
-        end: what the mean chain of every seed has reached; later than ``until``. Chains
-            that are over by then keep their last value.
+        until: the largest time that every chain of every arm has reached, seconds.
+        end: the same for the mean chain of every seed; later than ``until``. Chains
+            that ended before keep their last value.
         longest: the largest time of any chain.
     """
 
@@ -54,33 +55,33 @@ class Budget:
             for chains in self.chains[arm].values()
         ]
 
-    def final(self, arm: str, time: float | None = None) -> tables.Cell:
+    def final(self, arm: str, time: float | None = None) -> tables.Estimate:
         """Mean over seeds at ``until`` (or another time) and its error."""
         return tables.repetitions(self.at(arm, self.until if time is None else time))
 
-    def last(self, arm: str) -> tables.Cell:
-        """The same when each seed's every chain is over."""
+    def last(self, arm: str) -> tables.Estimate:
+        """The same after the end of every chain."""
         return self.final(arm, self.longest)
 
 
 def read_budget(
     experiment: Experiment, task: Task, clock: str, curve: str = "best"
-) -> Budget | None:
+) -> BudgetUse | None:
     """The curves of a task; None where no chain has an attempt that counts."""
     chains: dict[str, dict[int, list[Chain]]] = {}
     baseline = experiment.of(task, experiment.arms(task)[0])[0].baseline
     for arm in experiment.arms(task):
-        for cell in experiment.of(task, arm):
+        for run in experiment.of(task, arm):
             found = curves.read_chains(
-                cell.folder,
+                run.folder,
                 task,
                 baseline=baseline,
                 clock=clock,
                 curve=curve,
-                steps=cell.steps,
+                steps=run.steps,
             )
             if found:
-                chains.setdefault(arm, {})[cell.seed] = found
+                chains.setdefault(arm, {})[run.seed] = found
     seeds = [found for arm in chains.values() for found in arm.values()]
     if not seeds:
         return None
@@ -88,7 +89,7 @@ def read_budget(
     until = curves.reached(everyone)
     means = [float(np.mean([c.time[-1] for c in found])) for found in seeds]
     longest = max(float(c.time[-1]) for c in everyone)
-    return Budget(
+    return BudgetUse(
         task, clock, curve, baseline, chains, until, max(min(means), until), longest
     )
 
@@ -102,7 +103,7 @@ def thin(curve: Curve, points: int = 600) -> Curve:
     return Curve(time, curve.mean[index], curve.se[index])
 
 
-def rows(budget: Budget) -> list[dict]:
+def rows(budget: BudgetUse) -> list[dict[str, Any]]:
     """The drawn points, for curves.csv."""
     out = []
     for arm in budget.chains:

@@ -1,17 +1,28 @@
-"""Two arms of a task against each other: reward per second, and what it settles."""
+"""Two arms of a task against each other: reward per second, and what it shows."""
+
+from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Sequence
 
 from experiments.config.arms import ARMS
-from experiments.reporting import numbers
-from experiments.reporting.load import Experiment
-from experiments.reporting.numbers import Interval
-from experiments.reporting.sheet import Column, Sheet, gain, number, span
+from experiments.reporting import intervals, numbers
+from experiments.reporting.intervals import Interval
+from experiments.reporting.runs import Experiment
+from experiments.reporting.sheet import (
+    Column,
+    Row,
+    Sheet,
+    bounded,
+    percent_change,
+    span,
+    text_column,
+    with_interval,
+)
 from rpg_tasks.registry import Task
 
-#: With more tasks than this a table stands for the sentences.
+#: With more tasks than this a table replaces the sentences.
 SENTENCES = 4
 
 
@@ -43,72 +54,77 @@ class Contest:
         return all(math.isfinite(rate.value) for rate in self.rates)
 
     @property
-    def settled(self) -> bool:
-        """Whether the interval of the difference leaves out 0."""
+    def excludes_0(self) -> bool:
+        """Whether the interval of the difference excludes 0."""
         return self.difference.low > 0 or self.difference.high < 0
 
     @property
-    def gain(self) -> float:
-        """Of the first rate over the second, per cent; NaN where that is no number."""
+    def percent(self) -> float:
+        """100 (first / second - 1); NaN where the second rate is not above 0."""
         a, b = self.rates
         return 100 * (a.value / b.value - 1) if b.value > 0 else math.nan
 
     def sentence(self) -> str:
-        """In plain words, with numbers."""
+        """The result in words, with numbers."""
         a, b = self.rates
+        name = self.task.short
         if not self.measured:
             pairs = zip((self.first, self.second), self.rates, strict=True)
             empty = [arm for arm, rate in pairs if not math.isfinite(rate.value)]
             return (
-                f"{self.task.short}: no measured attempts of {' and '.join(empty)}: "
-                "nothing can be said."
+                f"{name}: no measured attempts of {' and '.join(empty)}, so the arms "
+                "cannot be compared."
             )
         if a.value == b.value == 0:
             return (
-                f"{self.task.short}: neither {self.first} nor {self.second} earned "
-                "anything: no script beat the sample submission."
+                f"{name}: neither {self.first} nor {self.second} earned any reward: no "
+                "script beat the sample submission."
             )
-        if a.value == b.value:
-            head = f"{self.first} and {self.second} earned the same per second"
-        else:
-            ahead, behind = self.first, self.second
-            if a.value < b.value:
-                ahead, behind = behind, ahead
-            head = f"{ahead} earned more per second than {behind}"
         more = ""
-        if math.isfinite(self.gain):
-            more = f" ({gain(self.gain)}% for {self.first})"
+        if math.isfinite(self.percent):
+            more = f" ({percent_change(self.percent)}% for {self.first})"
         text = (
-            f"{self.task.short}: {head}: {number(a.value)} {span(a.low, a.high)} "
-            f"({self.first}) against {number(b.value)} {span(b.low, b.high)} "
-            f"({self.second}) reward per second{more}. "
+            f"{name}: {self._order()}: {bounded(*a)} ({self.first}) against "
+            f"{bounded(*b)} ({self.second}) reward per second{more}. "
         )
-        if self.difference.low != self.difference.low:
-            return text + "One unit alone gives no interval: nothing is settled."
-        overlap = a.low <= b.high and b.low <= a.high
-        text += "The intervals overlap" if overlap else "The intervals do not overlap"
-        text += f"; that of the difference, {span(*self.difference[1:])}, "
+        if math.isnan(self.difference.low):
+            return text + (
+                "With a single seed or chain there is no interval, so this does not "
+                "show which arm is better."
+            )
+        text += f"The 95% interval of the difference, {span(*self.difference[1:])}, "
         return text + (
-            f"leaves out 0{hint([self])}."
-            if self.settled
-            else "includes 0: this run does not settle which arm is better."
+            f"excludes 0{hint([self])}."
+            if self.excludes_0
+            else "includes 0, so this run does not show which arm is better."
         )
+
+    def _order(self) -> str:
+        a, b = self.rates
+        if a.value == b.value:
+            return f"{self.first} and {self.second} earned the same per second"
+        ahead, behind = self.first, self.second
+        if a.value < b.value:
+            ahead, behind = behind, ahead
+        return f"{ahead} earned more per second than {behind}"
 
 
 def hint(found: Sequence[Contest]) -> str:
-    """What to add where an interval leaves out 0 and rests on little."""
+    """What to add where an interval excludes 0 but rests on few seeds."""
     if any(c.kind == "chains" for c in found):
-        return ", but chains of so few seeds are a hint, no proof"
+        return "; with so few seeds this is a hint, not proof"
     fewest = min(c.count for c in found)
-    return f", but {fewest} seeds are a hint, no proof" if fewest < 8 else ""
+    if fewest >= intervals.MANY_SEEDS:
+        return ""
+    return f"; with {fewest} seeds this is a hint, not proof"
 
 
 def rivals(experiment: Experiment, task: Task) -> tuple[str, str] | None:
-    """The two arms to compare; None where there is one alone.
+    """The two arms to compare; None where there is only one.
 
     rpg against vanilla where both are there, else rpg against the first of the others,
-    else the first of the others against vanilla, else the first two. Never by what came
-    out: the better of two would then always be in question, and always ahead.
+    else the first of the others against vanilla, else the first two. The choice does
+    not depend on the results: otherwise the arm in question would always be ahead.
     """
     arms = experiment.arms(task)
     order = [name for name in ARMS if name in arms]
@@ -136,49 +152,52 @@ def contests(experiment: Experiment) -> list[Contest]:
     return out
 
 
+def _row(c: Contest) -> Row:
+    a, b = c.rates
+    return {
+        "task": c.task.short,
+        "first": c.first,
+        "second": c.second,
+        "first_rate": a.value,
+        "first_low": a.low,
+        "first_high": a.high,
+        "second_rate": b.value,
+        "second_low": b.low,
+        "second_high": b.high,
+        "difference_pct": c.percent,
+        "difference": c.difference.value,
+        "difference_low": c.difference.low,
+        "difference_high": c.difference.high,
+        "excludes_0": c.excludes_0,
+        "interval_over": c.kind,
+    }
+
+
 def contest_sheet(found: Sequence[Contest]) -> Sheet:
     """All of them as a table."""
-    rows = []
-    for c in found:
-        row = {"task": c.task.short, "first": c.first, "second": c.second}
-        for name, one in zip(("first", "second"), c.rates, strict=True):
-            row |= {f"{name}_rate": one.value, f"{name}_low": one.low}
-            row |= {f"{name}_high": one.high}
-        row |= {"gain_pct": c.gain, "difference": c.difference.value}
-        row |= {"difference_low": c.difference.low}
-        row |= {"difference_high": c.difference.high, "settled": c.settled}
-        rows.append(row | {"interval_over": c.kind})
-
-    def rate(name: str):
-        def text(row: dict) -> str:
-            low, high = row[f"{name}_low"], row[f"{name}_high"]
-            return f"{number(row[f'{name}_rate'])} {span(low, high)}"
-
-        return text
-
     same = len({(c.first, c.second) for c in found}) == 1
     names = (found[0].first, found[0].second) if same else ("first", "second")
-    columns = [Column("task", lambda r: r["task"], left=True)]
+    columns = [text_column("task")]
     if not same:
         columns += [
-            Column("first", lambda r: r["first"], left=True),
-            Column("second", lambda r: r["second"], left=True),
+            text_column("first"),
+            text_column("second"),
         ]
     columns += [
-        Column(f"{names[0]}: reward/s", rate("first")),
-        Column(f"{names[1]}: reward/s", rate("second")),
-        Column("gain, %", lambda r: gain(r["gain_pct"])),
-        Column(
-            "difference",
-            lambda r: span(r["difference_low"], r["difference_high"]),
+        with_interval(f"{names[0]}: reward/s", "first_rate", "first_low", "first_high"),
+        with_interval(
+            f"{names[1]}: reward/s", "second_rate", "second_low", "second_high"
         ),
-        Column("leaves out 0", lambda r: "yes" if r["settled"] else "no", left=True),
+        Column("difference, %", lambda r: percent_change(r["difference_pct"])),
+        with_interval("difference", "difference", "difference_low", "difference_high"),
+        Column("excludes 0", lambda r: "yes" if r["excludes_0"] else "no", left=True),
     ]
     return Sheet(
         "contests",
         f"Reward per second: {names[0]} against {names[1]}",
         tuple(columns),
-        rows,
-        note="95% intervals in brackets; 'difference' is that of the difference.",
-        about=(numbers.interval_note([(c.kind, c.count) for c in found]),),
+        [_row(c) for c in found],
+        note=f"95% intervals in brackets. Difference: {names[0]} − {names[1]}, reward "
+        "per second; the last column says whether its interval excludes 0.",
+        about=(intervals.interval_note([(c.kind, c.count) for c in found]),),
     )

@@ -1,4 +1,4 @@
-"""Budget curves: what a chain had reached after so many seconds.
+"""Budget curves: the score of a chain as a function of the seconds it has used.
 
 Per chain, attempts in order: T_i is the running sum of seconds over all of them,
 failures included, at least a tenth of a second each. The chain's value is a
@@ -15,13 +15,14 @@ import numpy as np
 from experiments.records.ledger import read
 from experiments.records.recorded import ATTEMPTS, METRICS, by_step, spent_s
 from experiments.records.rewards import MIN_SECONDS
+from experiments.reporting.runs import Floats
 from rpg_tasks.registry import Task
 from rpg_tasks.scores import oriented
 
 CURVES = ("best", "last", "mean")
 CLOCKS = ("execution", "total")
 
-#: How failures enter, for the figure.
+#: How failures enter, for figures.
 FAILURES = {
     "best": "a failed attempt costs its time and leaves the best as it is",
     "last": "a failed attempt counts as the sample submission",
@@ -32,16 +33,16 @@ FAILURES = {
 class Chain(NamedTuple):
     """One chain as a step function: ``value[i]`` holds from ``time[i]`` on."""
 
-    time: np.ndarray  # [n] seconds, increasing
-    value: np.ndarray  # [n] metric units
+    time: Floats  # [n] seconds, increasing
+    value: Floats  # [n] metric units
 
 
 class Curve(NamedTuple):
     """Mean over chains (or over seeds of their means) with its standard error."""
 
-    time: np.ndarray  # [n] seconds
-    mean: np.ndarray  # [n] metric units
-    se: np.ndarray  # [n]; NaN with one chain
+    time: Floats  # [n] seconds
+    mean: Floats  # [n] metric units
+    se: Floats  # [n]; NaN with one chain
 
 
 def chain(
@@ -99,8 +100,8 @@ def read_chains(
         steps: number of committed steps; later attempts do not count. None: all do.
 
     Returns:
-        One per chain that has an attempt. Attempts that the machinery lost are not the
-        chain's: they take no time and leave no value.
+        One per chain that has an attempt. Attempts that the machinery lost do not
+        count: they take no time and have no score.
     """
     if clock not in CLOCKS:
         raise ValueError(f"clock must be one of {CLOCKS}, got {clock!r}")
@@ -135,13 +136,13 @@ def reached(chains: Sequence[Chain]) -> float:
     return min((float(c.time[-1]) for c in chains if len(c.time)), default=0.0)
 
 
-def at(one: Chain, time: np.ndarray, *, baseline: float) -> np.ndarray:
+def at(one: Chain, time: Floats, *, baseline: float) -> Floats:
     """A chain's value at these times (right-continuous)."""
     index = np.searchsorted(one.time, time, side="right")
     return np.concatenate([[baseline], one.value])[index]
 
 
-def grid(chains: Sequence[Chain], until: float) -> np.ndarray:
+def grid(chains: Sequence[Chain], until: float) -> Floats:
     """0, every event time up to ``until``, and ``until``."""
     times = [c.time[c.time <= until] for c in chains]
     return np.unique(np.concatenate([[0.0, until], *times]))
@@ -152,7 +153,7 @@ def budget_curve(
     *,
     baseline: float,
     until: float,
-    time: np.ndarray | None = None,
+    time: Floats | None = None,
 ) -> Curve:
     """Mean over chains at each event time, and its standard error.
 
@@ -175,11 +176,11 @@ def budget_curve(
     return Curve(time, first + total / len(chains), _error(total, square, len(chains)))
 
 
-def _error(total: np.ndarray, square: np.ndarray, count: int) -> np.ndarray:
+def _error(total: Floats, square: Floats, count: int) -> Floats:
     if count < 2:
         return np.full(len(total), np.nan)
     variance = np.maximum(square - total * total / count, 0) / (count - 1)
-    return np.sqrt(variance / count)
+    return np.asarray(np.sqrt(variance / count))
 
 
 def over_seeds(

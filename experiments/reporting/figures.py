@@ -8,8 +8,9 @@ import numpy as np
 
 from experiments.reporting import budget as budgets
 from experiments.reporting import curves, learning, numbers
-from experiments.reporting.budget import Budget
-from experiments.reporting.load import Experiment
+from experiments.reporting.budget import BudgetUse
+from experiments.reporting.curves import Curve
+from experiments.reporting.runs import Experiment, RunRecords
 from experiments.reporting.style import INK, Panel, look, name_lines
 from rpg_tasks.registry import Task
 
@@ -25,14 +26,14 @@ def score_label(task: Task, curve: str = "best") -> str:
     return f"{CURVE_TEXT[curve]} ({way})"
 
 
-def failures_line(curve: str) -> str:
-    """How failures enter; printed on every budget curve."""
-    return f"Failures: {curves.FAILURES[curve]}."
+def small_print(curve: str) -> str:
+    """What the dotted line is and how failures enter; below every budget curve."""
+    return f"Dotted line: the sample submission. Failures: {curves.FAILURES[curve]}."
 
 
-def _line(axis: "Axes", arm: str, x, mean, se, *, step: bool = False) -> None:
+def _line(axis: "Axes", arm: str, line: Curve, *, step: bool = False) -> None:
     colour, dash, marker = look(arm)
-    style = {"drawstyle": "steps-post"} if step else {}
+    x, mean, se = line
     axis.plot(
         x,
         mean,
@@ -42,7 +43,7 @@ def _line(axis: "Axes", arm: str, x, mean, se, *, step: bool = False) -> None:
         marker=marker,
         markersize=5,
         markevery=max(len(x) // 8, 1),
-        **style,
+        drawstyle="steps-post" if step else "default",
     )
     if np.isfinite(se).any():
         axis.fill_between(
@@ -56,7 +57,7 @@ def _line(axis: "Axes", arm: str, x, mean, se, *, step: bool = False) -> None:
         )
 
 
-def _leave_out_ruins(axis: "Axes", budget: Budget, ends: Sequence[float]) -> None:
+def _cut_ruins(axis: "Axes", budget: BudgetUse, ends: Sequence[float]) -> None:
     """Cut the y axis where scores are far worse than the sample submission's.
 
     One script that predicts nonsense would flatten everything that follows it.
@@ -79,18 +80,18 @@ def _leave_out_ruins(axis: "Axes", budget: Budget, ends: Sequence[float]) -> Non
     )
 
 
-def budget_panel(budget: Budget) -> Panel:
+def budget_panel(budget: BudgetUse) -> Panel:
     """Best so far against seconds on one clock, one line an arm."""
 
     def panel(axis: "Axes") -> None:
         ends = []
         for arm in budget.chains:
             line = budgets.thin(budget.line(arm, budget.end))
-            _line(axis, arm, line.time, line.mean, line.se, step=True)
+            _line(axis, arm, line, step=True)
             ends.append((arm, line.time[-1], line.mean[-1], look(arm).colour))
         axis.axhline(budget.baseline, color=INK, linewidth=0.8, linestyle=":")
         axis.set_xlim(0, budget.end or 1.0)
-        _leave_out_ruins(axis, budget, [mean for _, _, mean, _ in ends])
+        _cut_ruins(axis, budget, [mean for _, _, mean, _ in ends])
         axis.set_ylabel(score_label(budget.task, budget.curve))
         axis.set_xlabel(f"{budget.clock} seconds per chain")
         axis.set_title(f"{budget.task.short}: {budget.clock} clock")
@@ -100,7 +101,7 @@ def budget_panel(budget: Budget) -> Panel:
             near = [y for arm in budget.chains for y in budget.at(arm, budget.until)]
             top = np.mean(near) < np.mean(axis.get_ylim())
             axis.annotate(
-                "all chains\ngot here",
+                "reached by\nall chains",
                 xy=(budget.until, 0.9 if top else 0.1),
                 xycoords=axis.get_xaxis_transform(),
                 xytext=(3, 0),
@@ -113,11 +114,11 @@ def budget_panel(budget: Budget) -> Panel:
     return panel
 
 
-def _rates_over_time(cells, column: str):
+def _rates_over_time(runs: Sequence[RunRecords], column: str) -> Curve | None:
     """Mean over seeds of a column of metrics.jsonl, as steps in total seconds."""
     chains = []
-    for cell in cells:
-        time, value = cell.metrics["total_s"], cell.metrics[column]
+    for run in runs:
+        time, value = run.metrics["total_s"], run.metrics[column]
         keep = np.isfinite(time) & np.isfinite(value)
         if keep.any():
             chains.append([curves.Chain(time[keep], value[keep])])
@@ -127,7 +128,7 @@ def _rates_over_time(cells, column: str):
     begin = max(float(one[0].time[0]) for one in chains)
     line = curves.over_seeds(chains, baseline=math.nan, until=until)
     keep = line.time >= begin
-    return budgets.thin(curves.Curve(*(part[keep] for part in line)))
+    return budgets.thin(Curve(*(part[keep] for part in line)))
 
 
 def rho_panel(experiment: Experiment, task: Task) -> Panel:
@@ -136,16 +137,16 @@ def rho_panel(experiment: Experiment, task: Task) -> Panel:
     def panel(axis: "Axes") -> None:
         ends = []
         for arm in experiment.arms(task):
-            cells = experiment.of(task, arm)
-            own = _rates_over_time(cells, "on_policy_rate")
-            line = _rates_over_time(cells, "rho_next")
-            if line is None or not len(line.time):
+            runs = experiment.of(task, arm)
+            own = _rates_over_time(runs, "on_policy_rate")
+            line = _rates_over_time(runs, "rho_next")
+            if own is None or line is None or not len(line.time):
                 continue
             axis.step(own.time, own.mean, where="post", color=look(arm).colour,
                       linewidth=0.8, alpha=0.6)  # fmt: skip
-            _line(axis, arm, line.time, line.mean, line.se, step=True)
+            _line(axis, arm, line, step=True)
             ends.append((arm, line.time[-1], line.mean[-1], look(arm).colour))
-        axis.set_title(f"{task.short}: rate ρ̂ (thin: each batch's)")
+        axis.set_title(f"{task.short}: estimated reward rate (thin: of each step)")
         axis.set_ylabel("reward per second")
         axis.set_xlabel("total seconds of the run")
         axis.set_ylim(bottom=min(0.0, axis.get_ylim()[0]))
@@ -157,22 +158,24 @@ def rho_panel(experiment: Experiment, task: Task) -> Panel:
 #: Lines over steps are means over one part in so many of the steps.
 SMOOTH = 12
 STEP_PANELS = {
-    "relative": ("relative reward at one price", "reward − price · seconds"),
-    "valid": ("share of valid attempts", "share"),
-    "seconds": ("seconds of an attempt", "seconds (protocol's clock)"),
+    "relative": ("relative reward, fixed price", "reward − price · seconds"),
+    "valid": ("share of valid attempts", "share of attempts"),
+    "seconds": ("seconds per attempt", "seconds (protocol's clock)"),
 }
 
 
 def smoothing(experiment: Experiment, task: Task) -> int:
     """Steps that a line over steps is a mean of."""
-    cells = [c for arm in experiment.arms(task) for c in experiment.of(task, arm)]
-    return max(max(cell.steps for cell in cells) // SMOOTH, 1)
+    runs = [run for arm in experiment.arms(task) for run in experiment.of(task, arm)]
+    return max(max(run.steps for run in runs) // SMOOTH, 1)
 
 
 def step_panel(
     experiment: Experiment, task: Task, column: str, price: learning.Price
 ) -> Panel:
     """A mean over attempts against steps, one line an arm."""
+    from matplotlib.ticker import MaxNLocator
+
     title, label = STEP_PANELS[column]
 
     def panel(axis: "Axes") -> None:
@@ -184,11 +187,13 @@ def step_panel(
             if not len(line.time):
                 continue
             line = budgets.thin(line)
-            _line(axis, arm, *line)
+            _line(axis, arm, line)
             ends.append((arm, line.time[-1], line.mean[-1], look(arm).colour))
         axis.set_title(f"{task.short}: {title}")
         axis.set_ylabel(label)
-        axis.xaxis.get_major_locator().set_params(integer=True)
+        axis.xaxis.set_major_locator(
+            MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True)
+        )
         axis.set_xlabel("step" if window == 1 else f"step (mean of the last {window})")
         if column != "relative":
             axis.set_ylim(bottom=0)
@@ -261,10 +266,5 @@ def rates_size(experiment: Experiment) -> tuple[float, float]:
 def has_steps(experiment: Experiment, task: Task) -> bool:
     """Whether any step of a task is committed."""
     return any(
-        c.steps for arm in experiment.arms(task) for c in experiment.of(task, arm)
+        run.steps for arm in experiment.arms(task) for run in experiment.of(task, arm)
     )
-
-
-def tasks_with(found: Sequence[Budget | None]) -> list[Budget]:
-    """Those that have curves."""
-    return [one for one in found if one is not None]

@@ -2,12 +2,15 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from experiments.reporting import headline, lineage, texts
-from experiments.reporting.load import Experiment
+from experiments.reporting import facts, lineage, texts
+from experiments.reporting.runs import Experiment
 from experiments.reporting.sheet import Sheet, arrow, number, spread
 from experiments.reporting.style import LOOKS, OTHER
+
+if TYPE_CHECKING:
+    import jinja2
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -32,7 +35,7 @@ class Section:
     sheets: tuple[Sheet, ...] = ()
 
 
-def _environment():
+def _environment() -> "jinja2.Environment":
     import jinja2
 
     environment = jinja2.Environment(
@@ -47,40 +50,49 @@ def _environment():
     return environment
 
 
-def render(
-    experiment: Experiment, sections: list[Section], lines: dict[str, Any]
-) -> str:
-    """The page's text.
+@dataclasses.dataclass(frozen=True)
+class Lines:
+    """The page's sentences.
 
-    Args:
-        experiment: what is reported.
-        sections: figures and tables.
-        lines: ``headline`` and ``contests`` (sentences).
+    Attributes:
+        headline: the first one or two.
+        contests: one a task.
+        interval_note: what the intervals can and cannot say.
+        few: whether the sentences on tasks are shown.
     """
+
+    headline: str
+    contests: list[str]
+    interval_note: str
+    few: bool
+
+
+def render(experiment: Experiment, sections: list[Section], lines: Lines) -> str:
+    """The page's text: figures and tables by section, scripts, what was run."""
     from markupsafe import Markup
 
     stories, shown = lineage.stories(experiment)
-    facts = headline.facts(experiment)
-    attempts = sum(len(cell.attempts) for cell in experiment.cells)
+    known = facts.facts(experiment)
+    attempts = sum(len(run.attempts) for run in experiment.runs)
     css = (TEMPLATES / "page.css").read_text(encoding="utf-8")
     colours = "".join(f"--arm-{name}:{look.colour};" for name, look in LOOKS.items())
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            css=Markup(css),
-            colours=Markup(f":root{{{colours}--arm-other:{OTHER.colour}}}"),
-            code_css=Markup(texts.styles()),
-            title=", ".join(experiment.arms()),
-            facts=[pair for pair in facts if pair[0] not in headline.FOLDED],
-            folded=[pair for pair in facts if pair[0] in headline.FOLDED],
-            cautions=headline.cautions(experiment),
-            unfinished=experiment.unfinished,
-            sections=sections,
-            stories=stories,
-            shown=shown,
-            attempts=attempts,
-            looks=LOOKS,
-            **lines,
-        )
+    template = _environment().get_template("page.html")
+    return template.render(
+        css=Markup(css),
+        colours=Markup(f":root{{{colours}--arm-other:{OTHER.colour}}}"),
+        code_css=Markup(texts.styles()),
+        title=", ".join(experiment.arms()),
+        facts=[pair for pair in known if pair[0] not in facts.FOLDED],
+        folded=[pair for pair in known if pair[0] in facts.FOLDED],
+        cautions=facts.cautions(experiment),
+        unfinished=experiment.unfinished,
+        sections=sections,
+        stories=stories,
+        shown=shown,
+        attempts=attempts,
+        looks=LOOKS,
+        headline=lines.headline,
+        contests=lines.contests,
+        interval_note=lines.interval_note,
+        few=lines.few,
     )

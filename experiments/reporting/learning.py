@@ -1,7 +1,7 @@
 """Is the policy learning? The last third of the steps against the first.
 
 Relative rewards are recomputed with one price per task, the same for every arm and
-every step: with its own, growing price an arm's mean would fall while it improves.
+every step. With its own price, which grows as it improves, an arm's mean would fall.
 """
 
 import dataclasses
@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.reporting import numbers
+from experiments.reporting import intervals, numbers
 from experiments.reporting.curves import Curve
-from experiments.reporting.load import Cell, Experiment
-from experiments.reporting.numbers import Interval
+from experiments.reporting.intervals import Interval
+from experiments.reporting.runs import Experiment, Floats, RunRecords
 from rpg_tasks.registry import Task
 
 SEARCH_ONLY = "search-only"
@@ -58,34 +58,34 @@ class Check:
 
 
 def price_of(experiment: Experiment, task: Task) -> Price:
-    """The mean over seeds of the arm rpg's last rho; without it, of all arms'."""
+    """The mean over seeds of the arm rpg's last rate; without rpg, of all arms'."""
     arms = experiment.arms(task)
     chosen = ["rpg"] if "rpg" in arms else arms
     rates = [
-        float(cell.metrics["rho_next"][-1])
+        float(run.metrics["rho_next"][-1])
         for arm in chosen
-        for cell in experiment.of(task, arm)
-        if cell.steps and math.isfinite(cell.metrics["rho_next"][-1])
+        for run in experiment.of(task, arm)
+        if run.steps and math.isfinite(run.metrics["rho_next"][-1])
     ]
     if rates:
-        whose = "rpg" if chosen == ["rpg"] else "all arms"
-        seeds = "1 seed" if len(rates) == 1 else f"mean of {len(rates)} seeds"
-        if whose != "rpg":
-            seeds = f"mean of {len(rates)} runs"
-        return Price(float(np.mean(rates)), f"last rho of {whose}, {seeds}")
-    return Price(0.0, "no step is committed: seconds are free")
+        whose, runs = ("rpg", "seeds") if chosen == ["rpg"] else ("all arms", "runs")
+        count = "1 seed" if len(rates) == 1 else f"mean of {len(rates)} {runs}"
+        return Price(
+            float(np.mean(rates)), f"last estimated reward rate of {whose}, {count}"
+        )
+    return Price(0.0, "no step is finished: seconds cost nothing")
 
 
-def _units(cells: Sequence[Cell], price: float, kind: str) -> np.ndarray:
+def _units(runs: Sequence[RunRecords], price: float, kind: str) -> Floats:
     """(first, last) mean relative reward of each unit, shape [units, 2]."""
     out = []
-    for cell in cells:
-        parts = numbers.thirds(cell.steps)
+    for run in runs:
+        parts = numbers.thirds(run.steps)
         if parts is None:
             continue
-        relative = numbers.relative_rewards(cell, price)
-        groups = cell.attempts.chain if kind == "chains" else np.zeros(len(relative))
-        rows = [numbers.in_steps(cell, part) for part in parts]
+        relative = numbers.relative_rewards(run, price)
+        groups = run.attempts.chain if kind == "chains" else np.zeros(len(relative))
+        rows = [numbers.in_steps(run, part) for part in parts]
         for group in np.unique(groups):
             pair = [relative[r & (groups == group)] for r in rows]
             if all(len(values) for values in pair):
@@ -108,7 +108,7 @@ def checks(experiment: Experiment, task: Task) -> list[Check]:
         beyond = None
         if search is not None and arm != SEARCH_ONLY:
             other = search[:, 1] - search[:, 0]
-            beyond = numbers.difference_interval(change, other)
+            beyond = intervals.difference_interval(change, other)
         some = len(pairs) > 0
         out.append(
             Check(
@@ -117,7 +117,7 @@ def checks(experiment: Experiment, task: Task) -> list[Check]:
                 price=price,
                 first=float(pairs[:, 0].mean()) if some else math.nan,
                 last=float(pairs[:, 1].mean()) if some else math.nan,
-                change=numbers.mean_interval(change),
+                change=intervals.mean_interval(change),
                 beyond_search=beyond,
                 kind=kind,
                 count=len(pairs),
@@ -128,43 +128,43 @@ def checks(experiment: Experiment, task: Task) -> list[Check]:
 
 
 def by_step(
-    cells: Sequence[Cell], column: str, price: float, *, window: int = 1
+    runs: Sequence[RunRecords], column: str, price: float, *, window: int = 1
 ) -> Curve:
     """Mean over seeds of each step's mean, and the error between seeds.
 
     Args:
-        cells: the seeds of an arm.
+        runs: the seeds of an arm.
         column: ``relative``, ``valid`` or ``seconds``.
         price: of a second, for ``relative``.
         window: each seed's means are averaged over so many steps, backwards.
 
     Returns:
-        Over the steps that all seeds have committed, counted from 1.
+        Over the steps that all seeds have finished, counted from 1.
     """
-    steps = min((cell.steps for cell in cells), default=0)
-    rows = np.full((len(cells), steps), math.nan)
-    for i, cell in enumerate(cells):
-        at = cell.attempts
+    steps = min((run.steps for run in runs), default=0)
+    rows = np.full((len(runs), steps), math.nan)
+    for i, run in enumerate(runs):
+        at = run.attempts
         if column == "relative":
-            values = numbers.relative_rewards(cell, price)
+            values = numbers.relative_rewards(run, price)
         else:
             values = at.valid.astype(float) if column == "valid" else at.delta_s
         keep = at.known & (at.step < steps)
-        total = np.bincount(at.step[keep], values[keep], steps)
-        count = np.bincount(at.step[keep], minlength=steps)
-        total, count = _trailing(total, window), _trailing(count, window)
+        step = at.step[keep]
+        total = _trailing(np.bincount(step, values[keep], steps), window)
+        count = _trailing(np.bincount(step, minlength=steps), window)
         rows[i] = np.where(count > 0, total / np.maximum(count, 1), math.nan)
     whole = ~np.isnan(rows).any(axis=0)
     rows = rows[:, whole]
-    error = np.full(rows.shape[1], math.nan)
-    if len(cells) > 1:
-        error = rows.std(axis=0, ddof=1) / math.sqrt(len(cells))
-    mean = rows.mean(axis=0) if len(cells) else np.zeros(0)
-    return Curve(np.flatnonzero(whole) + 1.0, mean, error)
+    error: Floats = np.full(rows.shape[1], math.nan)
+    if len(runs) > 1:
+        error = np.asarray(rows.std(axis=0, ddof=1) / math.sqrt(len(runs)))
+    mean = np.asarray(rows.mean(axis=0) if len(runs) else [], np.float64)
+    return Curve(1.0 + np.flatnonzero(whole).astype(np.float64), mean, error)
 
 
-def _trailing(values: np.ndarray, window: int) -> np.ndarray:
+def _trailing(values: np.ndarray, window: int) -> Floats:
     """Sums over so many entries, fewer at the start."""
     total = np.concatenate([[0.0], np.cumsum(values)])
     end = np.arange(1, len(values) + 1)
-    return total[end] - total[np.maximum(end - window, 0)]
+    return np.asarray(total[end] - total[np.maximum(end - window, 0)])

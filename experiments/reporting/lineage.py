@@ -1,6 +1,6 @@
 """Which scripts a page shows: best ones with their ancestors, and some failures.
 
-The rest lies in attempts.csv (one line each) and in the runs' own folders.
+The rest is in attempts.csv (one line each) and in the runs' own folders.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from markupsafe import Markup
 from experiments.records.ledger import read_at
 from experiments.records.recorded import ATTEMPTS
 from experiments.reporting import medals, texts
-from experiments.reporting.load import Cell, Experiment
+from experiments.reporting.runs import Experiment, RunRecords
 from rpg_tasks.registry import Task
 from rpg_tasks.scores import oriented
 
@@ -56,9 +56,9 @@ class ChainRow:
 
 @dataclasses.dataclass(frozen=True)
 class Story:
-    """What the page shows of one cell."""
+    """What the page shows of one run."""
 
-    cell: Cell
+    run: RunRecords
     scripts: list[Script]
     skipped: int  # ancestors between those shown
     chains: list[ChainRow]
@@ -74,18 +74,18 @@ class Pick:
     priority: int
 
 
-def best_row(cell: Cell) -> int | None:
+def best_row(run: RunRecords) -> int | None:
     """The row of the best score; the earliest of equals."""
-    rows = np.flatnonzero(cell.attempts.valid)
+    rows = np.flatnonzero(run.attempts.valid)
     if not len(rows):
         return None
-    scores = [oriented(cell.task, s) for s in cell.attempts.score[rows].tolist()]
+    scores = [oriented(run.task, s) for s in run.attempts.score[rows].tolist()]
     return int(rows[int(np.argmax(scores))])
 
 
-def ancestors(cell: Cell, row: int) -> list[int]:
+def ancestors(run: RunRecords, row: int) -> list[int]:
     """Rows of the parents, the nearest first; ends at a base prompt or a loop."""
-    at = cell.attempts
+    at = run.attempts
     place = {run_id: i for i, run_id in enumerate(at.run_id)}
     seen, found = {row}, []
     parent = at.parent[row]
@@ -97,9 +97,9 @@ def ancestors(cell: Cell, row: int) -> list[int]:
     return found
 
 
-def _failures(cell: Cell) -> list[int]:
+def _failures(run: RunRecords) -> list[int]:
     """Late failures that ran, one a reason."""
-    at, seen, rows = cell.attempts, set(), []
+    at, seen, rows = run.attempts, set(), []
     for row in range(len(at) - 1, -1, -1):
         if at.status[row] in ("failed", "invalid") and at.script[row]:
             reason = (at.status[row], str(at.reason[row])[:60])
@@ -111,42 +111,42 @@ def _failures(cell: Cell) -> list[int]:
     return rows
 
 
-def picks(cell: Cell, *, main: bool) -> tuple[list[Pick], int]:
-    """The rows to show of a cell, and how many ancestors lie between them.
+def picks(run: RunRecords, *, main: bool) -> tuple[list[Pick], int]:
+    """The rows to show of a run, and how many ancestors between them are left out.
 
     Args:
-        cell: one run.
+        run: one run.
         main: the task and arm's best seed, shown with ancestors and failures.
     """
-    best = best_row(cell)
+    best = best_row(run)
     out, skipped = [], 0
     if best is not None:
         out.append(Pick(best, "best", 0))
         if main:
-            line = ancestors(cell, best)
+            line = ancestors(run, best)
             near = line[:ANCESTORS]
             first = line[-1:] if len(line) > ANCESTORS else []
             skipped = len(line) - len(near) - len(first)
             out += [Pick(row, "ancestor", 1) for row in near]
             out += [Pick(row, "first ancestor", 1) for row in first]
     if main:
-        out += [Pick(row, "failure", 2) for row in _failures(cell)]
+        out += [Pick(row, "failure", 2) for row in _failures(run)]
     return out, skipped
 
 
-def _test_records(cell: Cell) -> dict[str, dict[str, Any]]:
-    return {medals.attempt_of(record): record for record in medals.latest(cell)}
+def _test_records(run: RunRecords) -> dict[str, dict[str, Any]]:
+    return {medals.attempt_of(record): record for record in medals.latest(run)}
 
 
-def chain_rows(cell: Cell) -> list[ChainRow]:
-    """All chains of a cell, the best score first; chains without one last."""
-    at, valid, known = cell.attempts, cell.attempts.valid, cell.attempts.known
-    tests = {r.get("chain"): r.get("score") for r in medals.latest(cell)}
+def chain_rows(run: RunRecords) -> list[ChainRow]:
+    """All chains of a run, the best score first; chains without one last."""
+    at, valid, known = run.attempts, run.attempts.valid, run.attempts.known
+    tests = {r.get("chain"): r.get("score") for r in medals.latest(run)}
     out = []
     for chain in np.unique(at.chain).tolist():
         rows = at.chain == chain
         scores = at.score[rows & valid].tolist()
-        pick = max(scores, key=lambda s: oriented(cell.task, s), default=math.nan)
+        pick = max(scores, key=lambda s: oriented(run.task, s), default=math.nan)
         test = tests.get(chain)
         out.append(
             ChainRow(
@@ -162,35 +162,40 @@ def chain_rows(cell: Cell) -> list[ChainRow]:
         out,
         key=lambda r: (
             math.isnan(r.best),
-            0.0 if math.isnan(r.best) else -oriented(cell.task, r.best),
+            0.0 if math.isnan(r.best) else -oriented(run.task, r.best),
             r.chain,
         ),
     )
 
 
-def _script(cell: Cell, pick: Pick, tests: dict[str, dict[str, Any]]) -> Script:
-    at, row = cell.attempts, pick.row
-    record = read_at(cell.folder / ATTEMPTS, int(at.offset[row]))
-    code = texts.read_script(cell.folder, at.script[row])
+def _change(run: RunRecords, row: int, short: str) -> tuple[str, str]:
+    """What an attempt changed in its parent's script, or why that is not shown."""
+    at = run.attempts
+    parent = at.parent[row]
+    if parent is None:
+        return "", "written from the base prompt"
+    before = None
+    if parent in at.run_id:
+        before = texts.read_script(run.folder, at.script[at.run_id.index(parent)])
+    if before is None:
+        return "", "its parent's script is missing"
+    diff = texts.difference(texts.cut(before)[0], short)
+    return diff, "" if diff else "the same script as its parent's"
+
+
+def _script(run: RunRecords, pick: Pick, tests: dict[str, dict[str, Any]]) -> Script:
+    at, row = run.attempts, pick.row
+    record = read_at(run.folder / ATTEMPTS, int(at.offset[row]))
+    code = texts.read_script(run.folder, at.script[row])
     short, left = texts.cut(code) if code is not None else ("", "")
     if code is None:
         left = "its file is missing or unreadable" if at.script[row] else "no script"
-    diff, note = "", "written from the base prompt"
-    if at.parent[row] is not None:
-        parent = {name: i for i, name in enumerate(at.run_id)}.get(at.parent[row])
-        before = None if parent is None else texts.read_script(
-            cell.folder, at.script[parent]
-        )  # fmt: skip
-        if before is None:
-            note = "its parent's script is not there"
-        else:
-            diff = texts.difference(texts.cut(before)[0], short)
-            note = "" if diff else "the same script as its parent's"
-    folder = cell.folder.relative_to(cell.root)
-    name = cell.root.resolve().name if folder.parts == () else f"{folder}"
+    diff, note = _change(run, row, short)
+    folder = run.folder.relative_to(run.root)
+    name = run.root.resolve().name if folder.parts == () else f"{folder}"
     return Script(
         run_id=at.run_id[row],
-        anchor=f"{cell.task.short}-{cell.arm}-{cell.seed}-{row}",
+        anchor=f"{run.task.short}-{run.arm}-{run.seed}-{row}",
         role=pick.role,
         record=record,
         test=tests.get(at.run_id[row]),
@@ -205,47 +210,47 @@ def _script(cell: Cell, pick: Pick, tests: dict[str, dict[str, Any]]) -> Script:
     )
 
 
-def _best_seed(cells: list[Cell]) -> Cell:
-    def score(cell: Cell) -> float:
-        row = best_row(cell)
+def _best_seed(runs: list[RunRecords]) -> RunRecords:
+    def score(run: RunRecords) -> float:
+        row = best_row(run)
         if row is None:
             return -math.inf
-        return oriented(cell.task, float(cell.attempts.score[row]))
+        return oriented(run.task, float(run.attempts.score[row]))
 
-    return max(cells, key=score)
+    return max(runs, key=score)
 
 
 def stories(experiment: Experiment) -> tuple[list[tuple[Task, list[Story]]], int]:
     """What to show of every task, and how many scripts are shown in all."""
-    chosen: list[tuple[int, int, Cell, Pick]] = []
+    chosen: list[tuple[int, int, RunRecords, Pick]] = []
     skipped: dict[int, int] = {}
     for task in experiment.tasks:
         for arm in experiment.arms(task):
-            cells = experiment.of(task, arm)
-            main = _best_seed(cells)
-            for cell in cells:
-                found, between = picks(cell, main=cell is main)
-                skipped[id(cell)] = between
+            runs = experiment.of(task, arm)
+            main = _best_seed(runs)
+            for run in runs:
+                found, between = picks(run, main=run is main)
+                skipped[id(run)] = between
                 for order, pick in enumerate(found):
-                    late = pick.priority if cell is main else 3
-                    chosen.append((late, order, cell, pick))
-    # The most telling first, in turns over the cells, until the page is full.
+                    late = pick.priority if run is main else 3
+                    chosen.append((late, order, run, pick))
+    # The most useful first, in turns over the runs, until the page is full.
     chosen.sort(key=lambda entry: entry[:2])
     shown = chosen[:MAX_SCRIPTS]
     out = []
     for task in experiment.tasks:
         rows = []
-        for cell in (c for arm in experiment.arms(task)
+        for run in (c for arm in experiment.arms(task)
                      for c in experiment.of(task, arm)):  # fmt: skip
-            tests = _test_records(cell)
-            mine = [entry[3] for entry in shown if entry[2] is cell]
-            wanted = sum(entry[2] is cell for entry in chosen)
-            between = skipped[id(cell)] + wanted - len(mine)
-            chains = chain_rows(cell)
+            tests = _test_records(run)
+            mine = [entry[3] for entry in shown if entry[2] is run]
+            wanted = sum(entry[2] is run for entry in chosen)
+            between = skipped[id(run)] + wanted - len(mine)
+            chains = chain_rows(run)
             rows.append(
                 Story(
-                    cell,
-                    [_script(cell, pick, tests) for pick in mine],
+                    run,
+                    [_script(run, pick, tests) for pick in mine],
                     between,
                     chains[:CHAINS],
                     max(len(chains) - CHAINS, 0),

@@ -1,145 +1,46 @@
-"""A run's folders, read once: records of truth in, columns out.
+"""The folders of one or several experiments, read once.
 
-    RUN/config.json                       the experiment
-    RUN/<task>/<arm>/seed-<k>/            one cell: config.json, attempts.jsonl,
-                                          metrics.jsonl, scripts/, maybe final.jsonl
+    RUN/config.json                  the experiment
+    RUN/<task>/<arm>/seed-<k>/       one run: config.json, attempts.jsonl,
+                                     metrics.jsonl, scripts/, maybe final.jsonl
 
-A folder of one cell may be given too, and several runs together. What cannot be
-averaged (another protocol, other data, the same seed twice) is refused.
+A folder of one run may be given too. What cannot be averaged (another protocol, other
+data, the same seed twice) is refused.
 """
 
-import dataclasses
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from experiments.config.arms import ARMS
 from experiments.config.errors import LedgerError
-from experiments.records.ledger import read
+from experiments.records.final import final_records
+from experiments.records.ledger import Record, read
 from experiments.records.recorded import ATTEMPTS, METRICS, by_step
-from experiments.reporting.alike import ReportError, check_alike
+from experiments.reporting.alike import check_alike
+from experiments.reporting.runs import (
+    Attempts,
+    Experiment,
+    Floats,
+    ReportError,
+    RunRecords,
+)
 from experiments.reporting.unfinished import absent, failed, progress, stopped
-from rpg_tasks.registry import Task, TaskError, get_task
+from rpg_tasks.registry import TaskError, get_task, load_tasks
 
-CONFIG, FINAL = "config.json", "final.jsonl"
-STATUSES = ("valid", "invalid", "failed", "no_script", "infrastructure")
+CONFIG = "config.json"
 
-_TEXTS = ("run_id", "parent", "status", "reason")
-_WHOLE = ("step", "chain")
-_NUMBERS = ("score", "value", "reward", "delta_s", "execution_s", "generation_s")
-
-
-@dataclasses.dataclass(frozen=True)
-class Attempts:
-    """Columns of attempts.jsonl, ordered by step and chain; NaN where there is none."""
-
-    run_id: list[str]
-    parent: list[str | None]
-    status: list[str]
-    script: list[str | None]  # digest
-    reason: list[str | None]
-    offset: np.ndarray  # byte in the file
-    step: np.ndarray
-    chain: np.ndarray
-    score: np.ndarray  # metric units
-    value: np.ndarray  # reward without penalty or bonus; 0 for a failure
-    reward: np.ndarray
-    delta_s: np.ndarray  # on the rule's clock
-    execution_s: np.ndarray
-    generation_s: np.ndarray
-    isolation: frozenset[str]
-    contended: int  # attempts whose core was not theirs alone
-    left_out: int  # attempts of a step that was not finished
-
-    def __len__(self) -> int:
-        return len(self.run_id)
-
-    @property
-    def known(self) -> np.ndarray:
-        """Attempts that the machinery did not lose."""
-        return ~np.isnan(self.delta_s)
-
-    @property
-    def valid(self) -> np.ndarray:
-        """Attempts with a score."""
-        return np.array([s == "valid" for s in self.status], bool)
-
-
-@dataclasses.dataclass(frozen=True)
-class Cell:
-    """One task, arm and seed, as far as it got.
-
-    Attributes:
-        folder: of the records.
-        root: the RUN folder it belongs to (itself, if given alone).
-        task: the task.
-        arm: name.
-        seed: of the policy's sampling.
-        config: the ``config`` of its config.json.
-        attempts: of the committed steps. Of a step that was stopped the fast scripts
-            alone are on record: with them, stopping would favour speed.
-        steps: committed steps.
-        metrics: columns of metrics.jsonl, shape [steps]; NaN where there is none.
-        final: records of the private-test scoring.
-        progress: share of the budget used, None where no budget is on record.
-    """
-
-    folder: Path
-    root: Path
-    task: Task
-    arm: str
-    seed: int
-    config: dict[str, Any]
-    attempts: Attempts
-    steps: int
-    metrics: dict[str, np.ndarray]
-    final: list[dict[str, Any]]
-    progress: float | None
-
-    @property
-    def name(self) -> str:
-        """For messages."""
-        return f"{self.task.short}/{self.arm}/seed-{self.seed}"
-
-    @property
-    def baseline(self) -> float:
-        """The sample submission's score."""
-        value = self.config.get("baseline")
-        return math.nan if value is None else float(value)
-
-
-@dataclasses.dataclass(frozen=True)
-class Experiment:
-    """Everything that a report is made from.
-
-    Attributes:
-        cells: in the order of tasks (paper's table), arms, seeds.
-        headers: config.json of every RUN.
-        roots: RUN folders.
-        unfinished: what is missing, one line each.
-    """
-
-    cells: list[Cell]
-    headers: list[dict[str, Any]]
-    roots: list[Path]
-    unfinished: list[str]
-
-    @property
-    def tasks(self) -> list[Task]:
-        """Tasks with a finished step."""
-        return list({c.task.short: c.task for c in self.cells}.values())
-
-    def arms(self, task: Task | None = None) -> list[str]:
-        """Arms with a finished step (of a task)."""
-        cells = [c for c in self.cells if task is None or c.task.short == task.short]
-        return list(dict.fromkeys(c.arm for c in cells))
-
-    def of(self, task: Task, arm: str) -> list[Cell]:
-        """The seeds of a task and arm."""
-        return [c for c in self.cells if c.task.short == task.short and c.arm == arm]
+_NEEDED = ("run_id", "step", "chain", "status")
+#: Outputs stay in the file: a report shows few of them.
+_KEPT = (
+    *_NEEDED, "parent", "reason", "script_sha256", "score", "value", "reward",
+    "delta_s", "execution_s", "generation_s",
+)  # fmt: skip
+_METRICS = ("step", "rho", "rho_next", "on_policy_rate", "best_score", "finished_at")
 
 
 def _config(folder: Path) -> dict[str, Any]:
@@ -155,11 +56,8 @@ def _config(folder: Path) -> dict[str, Any]:
     return content
 
 
-def _column(rows: Sequence[dict], name: str) -> np.ndarray:
-    return _floats([row.get(name) for row in rows])
-
-
-def _floats(values: Sequence[float | None]) -> np.ndarray:
+def _floats(rows: Sequence[Record], name: str) -> Floats:
+    values = (row.get(name) for row in rows)
     return np.array([math.nan if v is None else v for v in values], np.float64)
 
 
@@ -173,51 +71,66 @@ def read_attempts(path: Path, steps: int) -> Attempts:
     Raises:
         LedgerError: a line is broken; a torn last line is left out.
     """
-    names = {**dict(zip(_TEXTS, _TEXTS, strict=True)), "script": "script_sha256"}
-    names |= {name: name for name in (*_WHOLE, *_NUMBERS)}
-    columns: dict[str, list] = {name: [] for name in (*names, "offset")}
-    levels, contended, left_out = set(), 0, 0
-    for at, located in by_step(path):
-        if at >= steps:
+    rows: list[Record] = []
+    levels: set[str] = set()
+    contended = left_out = 0
+    for step, located in by_step(path):
+        if step >= steps:
             left_out += len(located)
             continue
         for offset, record in located:
-            for name in ("run_id", "step", "chain", "status"):
+            for name in _NEEDED:
                 if name not in record:
                     raise LedgerError(
                         f"{path} is damaged at byte {offset}: a record without {name}"
                     )
-            # Outputs are left in the file: a report shows few of them.
-            for name, field in names.items():
-                columns[name].append(record.get(field))
-            columns["offset"].append(offset)
-            levels.add(record.get("isolation"))
+            rows.append({name: record.get(name) for name in _KEPT} | {"at": offset})
+            if level := record.get("isolation"):
+                levels.add(level)
             contended += bool(record.get("contended"))
-    step, chain = (np.array(columns[name], np.int64) for name in _WHOLE)
-    order = np.lexsort((chain, step))
+    rows.sort(key=lambda row: (row["step"], row["chain"]))
     return Attempts(
-        **{name: [columns[name][i] for i in order] for name in (*_TEXTS, "script")},
-        **{name: _floats(columns[name])[order] for name in _NUMBERS},
-        step=step[order],
-        chain=chain[order],
-        offset=np.array(columns["offset"], np.int64)[order],
-        isolation=frozenset(levels - {None}),
+        run_id=[row["run_id"] for row in rows],
+        parent=[row["parent"] for row in rows],
+        status=[row["status"] for row in rows],
+        script=[row["script_sha256"] for row in rows],
+        reason=[row["reason"] for row in rows],
+        offset=np.array([row["at"] for row in rows], np.int64),
+        step=np.array([row["step"] for row in rows], np.int64),
+        chain=np.array([row["chain"] for row in rows], np.int64),
+        score=_floats(rows, "score"),
+        value=_floats(rows, "value"),
+        reward=_floats(rows, "reward"),
+        delta_s=_floats(rows, "delta_s"),
+        execution_s=_floats(rows, "execution_s"),
+        generation_s=_floats(rows, "generation_s"),
+        isolation=frozenset(levels),
         contended=contended,
         left_out=left_out,
     )
 
 
-def _read_metrics(path: Path) -> tuple[int, dict[str, np.ndarray], dict[str, float]]:
+def _read_metrics(path: Path) -> tuple[int, dict[str, Floats], dict[str, float]]:
+    """Number of steps, columns, and what the last step says was used."""
     rows = [record for _, record in read(path)] if path.exists() else []
-    names = ("step", "rho", "rho_next", "on_policy_rate", "best_score", "finished_at")
-    columns = {name: _column(rows, name) for name in names}
+    columns = {name: _floats(rows, name) for name in _METRICS}
     used = [row.get("used", {}) for row in rows]
-    columns["total_s"] = _column(used, "total")
+    columns["total_s"] = _floats(used, "total")
     return len(rows), columns, used[-1] if used else {}
 
 
-def _read_cell(folder: Path, root: Path, header: dict[str, Any]) -> Cell | None:
-    """A cell; None where no step is finished."""
+def read_run(folder: Path, root: Path, header: dict[str, Any]) -> RunRecords | None:
+    """The records of one run; None where no step is finished.
+
+    Args:
+        folder: of the run.
+        root: of its experiment.
+        header: the experiment's config.json.
+
+    Raises:
+        ReportError: config.json is missing or does not say which run it is.
+        LedgerError: a file of records is damaged.
+    """
     config = _config(folder)["config"]
     # Metrics first: a run that goes on meanwhile has then more attempts, not fewer.
     steps, metrics, used = _read_metrics(folder / METRICS)
@@ -234,16 +147,24 @@ def _read_cell(folder: Path, root: Path, header: dict[str, Any]) -> Cell | None:
         raise ReportError(
             f"{folder / CONFIG} does not say which task, arm and seed it is ({error})"
         ) from None
-    final = [r for _, r in read(folder / FINAL)] if (folder / FINAL).exists() else []
     budget = header.get("config", {}).get("budget") or config.get("budget")
-    share = progress(budget, used)
-    return Cell(
-        folder, root, task, arm, seed, config, attempts, steps, metrics, final, share
+    return RunRecords(
+        folder=folder,
+        root=root,
+        task=task,
+        arm=arm,
+        seed=seed,
+        config=config,
+        attempts=attempts,
+        steps=steps,
+        metrics=metrics,
+        final=final_records(folder),
+        progress=progress(budget, used),
     )
 
 
 def _header(root: Path, *, alone: bool) -> dict[str, Any]:
-    """config.json of the experiment; a cell given alone may lie in one."""
+    """config.json of the experiment; a run given alone may be part of one."""
     if not alone:
         return _config(root) if (root / CONFIG).exists() else {}
     parents = root.resolve().parents
@@ -255,7 +176,7 @@ def _header(root: Path, *, alone: bool) -> dict[str, Any]:
 
 
 def _folders(root: Path) -> list[Path]:
-    """The cells' folders of a RUN, or the folder itself."""
+    """The runs' folders of an experiment, or the folder itself."""
     if not root.is_dir():
         raise ReportError(f"there is no folder {root}")
     if (root / ATTEMPTS).exists():
@@ -266,11 +187,11 @@ def _folders(root: Path) -> list[Path]:
 def load(
     folders: Sequence[Path | str], *, leave_out_damaged: bool = False
 ) -> Experiment:
-    """Read the folders of one or several runs.
+    """Read the folders of one or several experiments.
 
     Args:
-        folders: RUN folders, or folders of single cells.
-        leave_out_damaged: a cell with a broken line is unfinished, not refused.
+        folders: of experiments, or of single runs.
+        leave_out_damaged: a run with a broken line is unfinished, not refused.
 
     Raises:
         ReportError: no such folder, no finished step, or configurations that differ.
@@ -279,47 +200,62 @@ def load(
     roots = list(dict.fromkeys(Path(folder) for folder in folders))
     if not roots:
         raise ReportError("a report needs the folder of a run")
-    cells, headers, unfinished = [], [], []
+    runs: list[RunRecords] = []
+    headers: list[dict[str, Any]] = []
+    unfinished: list[str] = []
     for root in roots:
-        found = _folders(root)
-        header = _header(root, alone=found == [root])
+        found, header, missing = _read_root(root, leave_out_damaged)
+        runs += found
         headers.append(header)
-        damaged = set()
-        for folder in found:
-            try:
-                cell = _read_cell(folder, root, header)
-            except LedgerError as error:
-                if not leave_out_damaged:
-                    raise
-                damaged.add(str(folder.relative_to(root)))
-                unfinished.append(f"{folder.relative_to(root)}: left out: {error}")
-                continue
-            if cell is None:
-                unfinished.append(f"{folder.relative_to(root)}: no finished step yet")
-            else:
-                cells.append(cell)
-        if found != [root]:
-            known = {c.name for c in cells if c.root == root} | damaged
-            unfinished += absent(header, known)
-            unfinished += failed(root)
-    if not cells:
+        unfinished += missing
+    if not runs:
         names = ", ".join(map(str, roots))
         raise ReportError(
             f"no finished step is on record in {names}: nothing to report"
         )
-    pairs = zip(roots, headers, strict=True)
-    check_alike(cells, [(root, h["config"]) for root, h in pairs if "tasks" in
-                        h.get("config", {})])  # fmt: skip
-    order = _order(cells)
-    cells.sort(key=order)
-    unfinished += [line for cell in cells if (line := stopped(cell))]
-    return Experiment(cells, headers, roots, list(dict.fromkeys(unfinished)))
+    named = [
+        (root, header["config"])
+        for root, header in zip(roots, headers, strict=True)
+        if "tasks" in header.get("config", {})
+    ]
+    check_alike(runs, named)
+    runs.sort(key=_order(runs))
+    unfinished += [line for run in runs if (line := stopped(run))]
+    return Experiment(runs, headers, roots, list(dict.fromkeys(unfinished)))
 
 
-def _order(cells: list[Cell]):
-    from experiments.config.arms import ARMS
-    from rpg_tasks.registry import load_tasks
+def _read_root(
+    root: Path, leave_out_damaged: bool
+) -> tuple[list[RunRecords], dict[str, Any], list[str]]:
+    """The runs of a folder, its config.json, and what is missing or damaged."""
+    found = _folders(root)
+    alone = found == [root]
+    header = _header(root, alone=alone)
+    runs: list[RunRecords] = []
+    unfinished: list[str] = []
+    damaged: set[str] = set()
+    for folder in found:
+        name = str(folder.relative_to(root))
+        try:
+            run = read_run(folder, root, header)
+        except LedgerError as error:
+            if not leave_out_damaged:
+                raise
+            damaged.add(name)
+            unfinished.append(f"{name}: left out: {error}")
+            continue
+        if run is None:
+            unfinished.append(f"{name}: no finished step yet")
+        else:
+            runs.append(run)
+    if not alone:
+        unfinished += absent(header, {run.name for run in runs} | damaged)
+        unfinished += failed(root)
+    return runs, header, unfinished
 
+
+def _order(runs: Sequence[RunRecords]) -> Callable[[RunRecords], tuple[int, int, int]]:
+    """Tasks as in the paper's table, arms as they are listed, then others by name."""
     tasks, arms = list(load_tasks()), list(ARMS)
-    arms += sorted({c.arm for c in cells} - set(arms))
-    return lambda c: (tasks.index(c.task.short), arms.index(c.arm), c.seed)
+    arms += sorted({run.arm for run in runs} - set(arms))
+    return lambda run: (tasks.index(run.task.short), arms.index(run.arm), run.seed)

@@ -4,7 +4,7 @@ import csv
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 BLANK = "–"
+
+#: A row of a table: numbers and words by name.
+Row = dict[str, Any]
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -55,8 +58,8 @@ def spread(mean: float, error: float, digits: int = 3) -> str:
     return f"{mean:,.{places}f} ± {error:,.{places}f}".replace("-", "−")
 
 
-def gain(value: float) -> str:
-    """An improvement in per cent, to a tenth."""
+def percent_change(value: float) -> str:
+    """A change in per cent with its sign, to a tenth."""
     if not math.isfinite(value):
         return BLANK
     text = f"{value:+,.1f}".replace("-", "−")
@@ -68,6 +71,14 @@ def span(low: float, high: float, digits: int = 3) -> str:
     if not (math.isfinite(low) and math.isfinite(high)):
         return BLANK
     return f"[{number(low, digits)}, {number(high, digits)}]"
+
+
+def bounded(
+    value: float, low: float, high: float, write: Callable[[float], str] | None = None
+) -> str:
+    """value [low, high], or the value alone; ``write`` instead of ``number``."""
+    shown, interval = (write or number)(value), span(low, high)
+    return shown if interval == BLANK else f"{shown} {interval}"
 
 
 def arrow(task: Task) -> str:
@@ -86,8 +97,23 @@ class Column:
     """
 
     title: str
-    text: Callable[[dict[str, Any]], str]
+    text: Callable[[Row], str]
     left: bool = False
+
+
+def text_column(name: str) -> Column:
+    """A column of words, aligned to the left; a dash for an empty one."""
+    return Column(name, lambda row: row[name] or BLANK, left=True)
+
+
+def task_column() -> Column:
+    """The task, with an arrow that says which scores are better."""
+    return Column("task", lambda row: f"{row['task']} {row['better']}", left=True)
+
+
+def with_interval(title: str, value: str, low: str, high: str) -> Column:
+    """Numbers with their intervals, as ``bounded`` writes them."""
+    return Column(title, lambda r: bounded(r[value], r[low], r[high]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +133,7 @@ class Sheet:
     name: str
     title: str
     columns: tuple[Column, ...]
-    rows: list[dict[str, Any]]
+    rows: list[Row]
     foot: tuple[tuple[str, ...], ...] = ()
     note: str = ""
     about: tuple[str, ...] = ()
@@ -123,7 +149,7 @@ class Sheet:
         return [[c.text(row) for c in self.columns] for row in self.rows]
 
     def write_csv(self, path: Path) -> Path:
-        """All numbers, unrounded; nothing is written as an empty field."""
+        """All numbers, unrounded; a missing one is an empty field."""
         names = list(dict.fromkeys(name for row in self.rows for name in row))
         write_csv(path, names, self.rows)
         return path
@@ -154,15 +180,15 @@ class Sheet:
             table.add_row(*map(escape, cells))
         if self.foot:
             table.add_section()
-        for cells in self.foot:
-            table.add_row(*map(escape, cells))
+        for words in self.foot:
+            table.add_row(*map(escape, words))
         if self.note:
             table.caption = escape(self.note)
             table.caption_justify = "left"
         return table
 
 
-def write_csv(path: Path, names: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
+def write_csv(path: Path, names: Sequence[str], rows: Iterable[Row]) -> None:
     """Rows as CSV; None and NaN become empty fields."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, names, restval="", lineterminator="\n")

@@ -7,8 +7,10 @@ and names at the lines' ends tell arms apart without any colour.
 import io
 import re
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from xml.sax.saxutils import quoteattr
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +21,7 @@ class Look(NamedTuple):
     """Of one arm."""
 
     colour: str
-    dash: object
+    dash: str | tuple[int, tuple[float, ...]]
     marker: str
 
 
@@ -36,7 +38,7 @@ OTHER = Look("#8c6d31", (0, (4, 1, 1, 1)), "*")
 #: Colours of text, grid and background; a page replaces them by its own.
 INK, GRID, PAPER = "#1b1b1f", "#c9c9cf", "#fefefe"
 
-_RC = {
+_RC: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 11,
@@ -63,7 +65,7 @@ def look(arm: str) -> Look:
     return LOOKS.get(arm, OTHER)
 
 
-def styled() -> object:
+def styled() -> AbstractContextManager[None]:
     """The figures' settings, for a ``with`` block; the caller's own stay."""
     import matplotlib
 
@@ -118,7 +120,9 @@ def name_lines(axis: "Axes", names: Sequence[tuple[str, float, float, str]]) -> 
     if not names:
         return
     low, high = axis.get_ylim()
-    height = axis.get_position().height * axis.figure.get_figheight() * 72
+    figure = axis.get_figure(root=True)
+    assert figure is not None  # an axis is part of one
+    height = axis.get_position().height * figure.get_figheight() * 72
     gap = (high - low) * 14.0 / max(height, 1.0)
     order = sorted(range(len(names)), key=lambda i: names[i][2])
     places = [names[i][2] for i in order]
@@ -183,15 +187,19 @@ def svgs(figure: "Figure", key: str, label: str) -> list[str]:
 
 
 def _svg(figure: "Figure", axis: "Axes", key: str, label: str) -> str:
-    from xml.sax.saxutils import quoteattr
-
     axis.set_visible(True)
-    box = axis.get_tightbbox().padded(4).transformed(figure.dpi_scale_trans.inverted())
+    box = axis.get_tightbbox()
+    assert box is not None  # an axis that is visible has one
+    box = box.padded(4).transformed(figure.dpi_scale_trans.inverted())
     buffer = io.StringIO()
     meta = {"Date": None, "Creator": None}
     figure.savefig(buffer, format="svg", metadata=meta, bbox_inches=box)
     axis.set_visible(False)
-    text = buffer.getvalue()
+    return _inlined(buffer.getvalue(), key, label)
+
+
+def _inlined(text: str, key: str, label: str) -> str:
+    """A page's <svg>: its own ids, the page's font and colours, no fixed size."""
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
     text = re.sub(r"<!--.*?-->", "", text, flags=re.S)

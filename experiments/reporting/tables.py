@@ -10,8 +10,8 @@ import numpy as np
 from rpg_tasks.registry import Task, load_tasks
 
 
-class Cell(NamedTuple):
-    """Mean score over repetitions and its standard error (NaN with one)."""
+class Estimate(NamedTuple):
+    """A mean over repetitions and its standard error (NaN with one)."""
 
     mean: float
     se: float
@@ -21,8 +21,8 @@ class Row(NamedTuple):
     """One task of the table."""
 
     task: Task
-    arm: Cell
-    vanilla: Cell
+    arm: Estimate
+    vanilla: Estimate
 
     @property
     def improvement(self) -> float:
@@ -50,14 +50,14 @@ class Summary:
     rows: int
 
 
-def repetitions(scores: Sequence[float]) -> Cell:
+def repetitions(scores: Sequence[float]) -> Estimate:
     """Mean and standard error of one arm's final scores over repetitions."""
     values = np.asarray(scores, np.float64)
     if values.size == 0:
-        raise ValueError("a table's cell needs at least one repetition")
+        raise ValueError("a mean needs at least one repetition")
     if values.size == 1:
-        return Cell(float(values[0]), math.nan)
-    return Cell(
+        return Estimate(float(values[0]), math.nan)
+    return Estimate(
         float(values.mean()), float(values.std(ddof=1) / math.sqrt(values.size))
     )
 
@@ -75,7 +75,7 @@ def improvement(task: Task, arm: float, vanilla: float) -> float:
 
 
 def summarise(improvements: Sequence[float]) -> Summary:
-    """Averages of a column of improvements; rows without a number are left out."""
+    """Averages of a column of improvements, without rows that have no number."""
     values = np.sort([v for v in improvements if math.isfinite(v)])
     if values.size == 0:
         return Summary(math.nan, math.nan, math.nan, 0, 0)
@@ -93,10 +93,11 @@ def paper_rows() -> list[Row]:
     return [
         Row(
             task,
-            Cell(task.paper.rpg, task.paper.rpg_se),
-            Cell(task.paper.vanilla, task.paper.vanilla_se),
+            Estimate(task.paper.rpg, task.paper.rpg_se),
+            Estimate(task.paper.vanilla, task.paper.vanilla_se),
         )
         for task in load_tasks().values()
+        if task.paper is not None
     ]
 
 
@@ -106,4 +107,5 @@ def paper_printed() -> Summary:
     Its printed means are rounded to three digits, so improvements recomputed from them
     (``paper_rows``) differ: 0.089 / 0.014 gives 535.7, 530.5 is printed.
     """
-    return summarise([task.paper.improv_pct for task in load_tasks().values()])
+    papers = [task.paper for task in load_tasks().values()]
+    return summarise([paper.improv_pct for paper in papers if paper is not None])

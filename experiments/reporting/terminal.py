@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from rich.console import Console
 
-from experiments.reporting import headline
+from experiments.reporting import facts
 from experiments.reporting.build import Report
 
 WIDTH = 160
@@ -20,7 +20,7 @@ def _console(*, stderr: bool = False) -> Console:
 
 @contextlib.contextmanager
 def working() -> Iterator[Callable[[str], None]]:
-    """A line that says what is being done, on a terminal alone."""
+    """A line that says what is being done; only on a terminal."""
     console = _console(stderr=True)
     if not sys.stderr.isatty():
         yield lambda what: None
@@ -30,10 +30,10 @@ def working() -> Iterator[Callable[[str], None]]:
 
 
 def show(report: Report) -> None:
-    """Headline, cautions, tables, and where everything lies."""
+    """Headline, cautions, tables, and where the files are."""
     console = _console()
     console.print(report.headline, markup=False, highlight=False, style="bold")
-    for line in headline.cautions(report.experiment):
+    for line in facts.cautions(report.experiment):
         console.print(line, markup=False, highlight=False)
     for line in report.experiment.unfinished[:10]:
         console.print(f"  {line}", markup=False, highlight=False)

@@ -8,8 +8,13 @@ import difflib
 import functools
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
+
+if TYPE_CHECKING:
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexer import Lexer
 
 SCRIPT_CHARS = 20_000
 SCRIPT_LINES = 400
@@ -25,7 +30,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def clean(text: str) -> str:
-    """Terminal colours dropped, line ends plain, odd characters spelt out."""
+    """Terminal colours dropped, line ends plain, odd characters as codes."""
     text = _ANSI.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return _ODD.sub(lambda m: f"\\u{ord(m.group()):04x}", text)
 
@@ -62,14 +67,14 @@ def read_script(folder: Path, digest: str | None) -> str | None:
 
 
 @functools.cache
-def _formatter():
+def _formatter() -> "HtmlFormatter":
     from pygments.formatters import HtmlFormatter
 
     return HtmlFormatter(nowrap=True)
 
 
 @functools.cache
-def _lexer(name: str):
+def _lexer(name: str) -> "Lexer":
     from pygments.lexers import DiffLexer, PythonLexer
 
     options = {"stripnl": False, "ensurenl": False}
@@ -98,8 +103,8 @@ def styles() -> str:
 
     def of(style: str, prefix: str) -> str:
         rules = HtmlFormatter(style=style).get_style_defs(prefix).splitlines()
-        # Token colours alone: line numbers, and lines put in or taken out (gi, gd),
-        # are the page's affair.
+        # Token colours alone: the page itself styles line numbers and the added and
+        # removed lines of a diff (gi, gd).
         others = ("linenos", f"{prefix} .gi ", f"{prefix} .gd ")
         rules = [
             rule

@@ -1,27 +1,24 @@
-"""What a run still owes: cells without a step, failed tasks, unused budgets."""
-
-from __future__ import annotations
+"""What is missing: runs without a step, failed tasks, budgets not used up."""
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from experiments.reporting.load import Cell
+from experiments.config.budget import Budget
+from experiments.reporting.runs import RunRecords
 
 STATE = "task.json"
 
 
 def progress(budget: Any, used: dict[str, float]) -> float | None:
-    """Share of the budget that is used, as ``schedule.Budget`` counts it."""
+    """Share of the budget that is used, as the loop counts it."""
     if not isinstance(budget, dict):
         return None
-    shares = []
-    if budget.get("seconds"):
-        shares.append(used.get(budget.get("clock", "total"), 0.0) / budget["seconds"])
-    if budget.get("steps"):
-        shares.append(used.get("steps", 0) / budget["steps"])
-    return max(shares, default=None)
+    seconds, steps = budget.get("seconds") or None, budget.get("steps") or None
+    if seconds is None and steps is None:
+        return None
+    limit = Budget(seconds, steps, budget.get("clock", "total"))
+    return limit.share({limit.clock: 0.0, "steps": 0.0} | used)
 
 
 def _names(values: Any) -> list[str]:
@@ -71,27 +68,27 @@ def failed(root: Path) -> list[str]:
     return out
 
 
-def stopped(cell: Cell) -> str | None:
-    """How far a cell got, if that is not to its end."""
-    status = _state(cell.folder.resolve().parent.parent).get("status")
+def stopped(run: RunRecords) -> str | None:
+    """How far a run got, if that is not to its end."""
+    status = _state(run.folder.resolve().parent.parent).get("status")
     if status in ("done", "replayed"):
         return None
-    early = "its private test is of an earlier best script" if _outdated(cell) else ""
-    if cell.progress is not None and cell.progress < 1:
-        share = f"{100 * cell.progress:.0f}% of its budget"
-        line = f"{cell.name}: {cell.steps} steps, {share}"
+    early = "its private test is of an earlier best script" if _outdated(run) else ""
+    if run.progress is not None and run.progress < 1:
+        share = f"{100 * run.progress:.0f}% of its budget"
+        line = f"{run.name}: {run.steps} steps, {share}"
         return f"{line}; {early}" if early else line
-    if left := cell.attempts.left_out:
+    if left := run.attempts.left_out:
         return (
-            f"{cell.name}: stopped within step {cell.steps}; its {left} attempts are "
+            f"{run.name}: stopped within step {run.steps}; its {left} attempts are "
             "left out"
         )
-    if status is not None and not cell.final:
-        return f"{cell.name}: no score on the private test yet"
-    return f"{cell.name}: {early}" if early else None
+    if status is not None and not run.final:
+        return f"{run.name}: no score on the private test yet"
+    return f"{run.name}: {early}" if early else None
 
 
-def _outdated(cell: Cell) -> bool:
+def _outdated(run: RunRecords) -> bool:
     """Whether the run went on and found a better script than the one tested."""
-    tested = [r.get("validation_score") for r in cell.final if r.get("best")]
-    return bool(tested) and tested[-1] != cell.metrics["best_score"][-1]
+    tested = [r.get("validation_score") for r in run.final if r.get("best")]
+    return bool(tested) and tested[-1] != run.metrics["best_score"][-1]

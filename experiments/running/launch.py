@@ -21,7 +21,7 @@ from experiments.running.places import Places
 #: Builds a report of run folders; has ``headline``, ``files`` and ``page``.
 Report = Callable[..., Any]
 
-_ANEW = "a replay starts anew: choose another --out"
+_ANEW = "a replay starts from the beginning: choose another --out"
 
 
 def resume_command(settings: Settings, places: Places) -> str:

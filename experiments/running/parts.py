@@ -19,8 +19,9 @@ from experiments.running.experiment import Experiment, Parts
 from experiments.running.machine import prepare_engine, slot_cores
 from experiments.running.places import Places, leaderboard_of
 from experiments.running.sweep import check_replay
-from rpg_tasks.prepare import Size, Source, TaskData, default_cache_dir, prepare_task
+from rpg_tasks.prepare import TaskData, default_cache_dir, prepare_task
 from rpg_tasks.registry import Task, TaskError, get_task
+from rpg_tasks.task import Size, Source
 from sandbox_exec import Limits, LocalPool, ScriptJob
 from sandbox_exec.runner import Engine
 

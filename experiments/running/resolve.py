@@ -7,9 +7,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from experiments.answers import get_form
 from experiments.config import parse
 from experiments.config.errors import UsageError
-from experiments.config.options import FINALS, Options
+from experiments.config.options import FINALS, WHOLE_SCRIPT, Options
 from experiments.config.plugins import load_plugins
 from experiments.config.presets import Machine, Preset, preset_for
 from experiments.config.protocol import Protocol
@@ -47,6 +48,7 @@ def resolve_settings(
     parse.check_reward(protocol, tasks)
     style = options.prompt_style or preset.style
     machine = _machine(options, preset)
+    _check_form(options.answer_form, style)
     return Settings(
         tasks=tasks,
         sources=sources,
@@ -69,6 +71,7 @@ def resolve_settings(
         isolation=parse.isolation_of(
             options.isolation, real=real, model=options.model, style=style
         ),
+        answer_form=options.answer_form,
         plugins=options.plugins,
     )
 
@@ -85,6 +88,17 @@ def _check_numbers(options: Options) -> None:
         raise UsageError(f"--final: choose from {', '.join(FINALS)}")
     if not 0 <= options.seed < 2**31:
         raise UsageError(f"--seed={options.seed}: must be 0 to 2**31 - 1")
+
+
+def _check_form(name: str, style: str) -> None:
+    try:
+        get_form(name)
+    except ValueError as error:
+        raise UsageError(f"--answer-form: {error}") from None
+    if style == "menu" and name != WHOLE_SCRIPT:
+        raise UsageError(
+            f"--answer-form={name}: a policy that chooses from a menu writes no edits"
+        )
 
 
 def _machine(options: Options, preset: Preset) -> Machine:

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from experiments.answers import get_form
 from experiments.config.budget import Budget
 from experiments.config.errors import Diverged
 from experiments.config.settings import Settings
@@ -18,7 +19,7 @@ from experiments.records.spec import RunSpec, Scoring, run_config
 from experiments.running.experiment import Experiment
 from experiments.running.final import FinalScoring
 from experiments.running.wiring import make_hooks, script_limits
-from rpg_tasks.prompts import Budget as StatedLimits
+from rpg_tasks.prompts import StatedLimits
 from rpg_tasks.registry import Task, TaskError
 from sandbox_exec.protocol import ScriptPool
 
@@ -139,6 +140,7 @@ class TaskRun:
             count_tokens=self.parts.count_tokens,
             max_prompt_tokens=longest,
             stated=stated,
+            form=get_form(self.settings.answer_form),
         )
         if self.parts.describer is not None:
             hooks = hooks._replace(describe=self.parts.describer(self.task, longest))

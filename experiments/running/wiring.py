@@ -6,12 +6,13 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from experiments.answers import AnswerForm, whole_script
 from experiments.config.errors import LoopError
 from experiments.loop.hooks import Hooks
 from experiments.policies.base import Policy
 from rpg_tasks.grading import Grade, Grader
 from rpg_tasks.prepare import TaskData
-from rpg_tasks.prompts import Attempt, Budget, fit
+from rpg_tasks.prompts import Attempt, StatedLimits, fit
 from rpg_tasks.registry import Task, TaskError
 from sandbox_exec.limits import Limits
 from sandbox_exec.protocol import RunRecord, ScriptJob, ScriptPool
@@ -45,7 +46,8 @@ def make_hooks(
     count_tokens: Callable[[str], int] | None = None,
     max_prompt_tokens: int = 2560,
     cores: int = 1,
-    stated: Budget | None = None,
+    stated: StatedLimits | None = None,
+    form: AnswerForm = whole_script.FORM,
 ) -> Hooks:
     """Hooks that run scripts in a pool and grade what they leave.
 
@@ -57,11 +59,11 @@ def make_hooks(
         limits: of one script; the prompt states the same unless ``stated`` is given.
         split: ``validation``, or ``test`` (the paper's).
         style: of the prompts.
-        count_tokens: of a prompt, template included; None takes four characters for a
-            token.
+        count_tokens: of a prompt with its template; None: four characters a token.
         max_prompt_tokens: the limit; detail is dropped until a prompt fits.
         cores: per slot.
         stated: what prompts say about limits.
+        form: how answers are written and read.
     """
     inputs = data.public if split == "validation" else data.test_public
     describe = functools.partial(
@@ -69,9 +71,10 @@ def make_hooks(
         data.task,
         inputs,
         style=style,
-        budget=stated or Budget(limits.wall_s, limits.memory_mb, cores),
+        shown=stated or StatedLimits(limits.wall_s, limits.memory_mb, cores),
         count=count_tokens or (lambda text: -(-len(text) // 4)),
         max_tokens=max_prompt_tokens,
+        how=form.how,
     )
 
     def execute(run_id: str, script: bytes) -> "Future[RunRecord]":
@@ -90,7 +93,7 @@ def make_hooks(
     def grade(run: RunRecord) -> Grade:
         return grader.grade_bytes(run.submission_bytes or b"")
 
-    return Hooks(policy, execute, grade, describe)
+    return Hooks(policy, execute, grade, describe, form)
 
 
 def _describe(
@@ -99,15 +102,14 @@ def _describe(
     previous: Attempt | None,
     *,
     style: str,
-    budget: Budget,
+    shown: StatedLimits,
     count: Callable[[str], int],
     max_tokens: int,
+    how: str,
 ) -> str | None:
     """The prompt of a task, and of the attempt to improve if there is one."""
     try:
-        return fit(
-            count, max_tokens, task, inputs, previous, style=style, budget=budget
-        )
+        return fit(count, max_tokens, task, inputs, previous, style=style, limits=shown)
     except TaskError:
         if previous is None:
             raise

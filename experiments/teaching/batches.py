@@ -1,6 +1,6 @@
 """Token batches of few shapes from an endless, seeded stream of examples.
 
-A block holds the same number of examples of every task, base and improve by turns. Its
+A block holds the same number of examples of every task, base and improve in turn. Its
 examples are sorted by length and cut into batches, each padded to the next of a few
 lengths; every length has its own number of rows, so that a batch has about the same
 number of tokens whatever its shape and each shape is compiled once.

@@ -23,7 +23,7 @@ from experiments.menus.task_menu import draw
 from experiments.teaching.edits import edit
 from experiments.teaching.failures import Failure, fail
 from rpg_tasks.prepare import TaskData
-from rpg_tasks.prompts import Attempt, Budget, prompt
+from rpg_tasks.prompts import Attempt, StatedLimits, prompt
 from rpg_tasks.registry import Task, get_task
 
 # Shares of the corpus, chosen for variety and not tuned to any score.
@@ -72,7 +72,7 @@ def generate(
     rng: np.random.Generator,
     *,
     kind: str | None = None,
-    budget: Budget | None = None,
+    limits: StatedLimits | None = None,
 ) -> Example:
     """One example.
 
@@ -81,7 +81,7 @@ def generate(
         data: prepared data; the prompt lists the files of ``data.public``.
         rng: all randomness of the example.
         kind: "base" or "improve"; None draws one of the two.
-        budget: the sandbox's limits, as the loop puts them into the prompt.
+        limits: the sandbox's limits, as the loop puts them into the prompt.
 
     Raises:
         TaskError: the data cannot be read.
@@ -108,7 +108,7 @@ def generate(
     return Example(
         task=task.short,
         prompt_kind=kind,
-        prompt=prompt(task, data.public, attempt, style="compact", budget=budget),
+        prompt=prompt(task, data.public, attempt, style="compact", limits=limits),
         completion=answer_text(plan, script),
         script=script,
         choices=chosen.choices,
@@ -177,5 +177,6 @@ def _random_score(task: Task, rng: np.random.Generator) -> float:
     if task.higher_is_better:
         return float(rng.uniform(0.4, 1.0))
     # From a fortieth to eight times the competition's median, on a logarithmic scale.
-    scale = max(abs(task.medals.median), 1e-3)
+    median = 1.0 if task.medals is None else task.medals.median
+    scale = max(abs(median), 1e-3)
     return float(scale * np.exp(rng.uniform(math.log(0.025), math.log(8))))

@@ -99,7 +99,7 @@ def pretrain(
     Args:
         folder: of the run; it exists. See ``training`` for what it holds.
         settings: what is run.
-        start: the model folder whose weights are taken up; None: random ones.
+        start: the model folder whose weights are loaded; None: random ones.
         cache_dir: where built data are kept; None: the user's cache.
         say: told what is going on, a line at a time.
 

@@ -12,9 +12,9 @@ import optax
 
 from experiments.teaching.batches import TokenBatch
 from rpg_jax.llm import model_for
-from rpg_jax.llm.config import Qwen35Config
 from rpg_jax.llm.head import token_log_probs
 from rpg_jax.llm.optim import global_norm, is_matrix
+from rpg_jax.llm.qwen3_5 import Qwen35Config
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,8 +8,9 @@ from typing import Any
 
 from experiments.teaching.tokenizer import save
 from rpg_jax.llm import export_pretrained
-from rpg_jax.llm.config import FULL, LINEAR, Qwen35Config
+from rpg_jax.llm.config import FULL, LINEAR
 from rpg_jax.llm.embedded import SUMS, embedded_folder
+from rpg_jax.llm.qwen3_5 import Qwen35Config
 
 
 class TrainingError(RuntimeError):

@@ -37,7 +37,7 @@ from experiments.teaching.tiny_model import (
 )
 from experiments.teaching.tokenizer import save, train_tokenizer
 from rpg_jax.llm import Checkpoints, load_pretrained, load_tokenizer
-from rpg_jax.llm.config import Qwen35Config
+from rpg_jax.llm.qwen3_5 import Qwen35Config
 from rpg_tasks.prepare import TaskData
 
 COLUMNS = ("step", "loss", "answer_loss", "grad_norm", "tokens", "seconds")
@@ -58,7 +58,7 @@ class PretrainSettings:
         checkpoint_every: updates.
         held_out: examples per task in the held-out loss.
         sharpen: factor on the logits of the exported model.
-        start: digest of the model whose weights were taken up; empty: random ones.
+        start: digest of the model whose weights were loaded; empty: random ones.
         tasks: short names; empty: all.
         lengths: of batches; each is a compilation.
     """
@@ -102,7 +102,7 @@ class Training:
         data: prepared tasks.
         settings: what is run.
         start: a model of the same sizes (see ``start_model``), whose weights and
-            tokenizer are taken up. It was exported with the same ``sharpen``.
+            tokenizer are loaded. It was exported with the same ``sharpen``.
 
     Raises:
         TrainingError: the model's sizes differ.

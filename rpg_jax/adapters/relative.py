@@ -1,5 +1,7 @@
 """The state that every adapter shares: a rate estimator on the host side."""
 
+from __future__ import annotations
+
 import math
 import threading
 from collections.abc import Mapping, Sequence
@@ -8,17 +10,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool, Float, Shaped
 
 from rpg_jax.rates import empirical
+from rpg_jax.rewards import relative_reward
 from rpg_jax.types import Batch, RateEstimator, checked_batch
 
 
 class Priced(NamedTuple):
     """A batch and its price, float64; NaN in masked-out rows."""
 
-    score: np.ndarray  # [B] reward - rate * seconds
-    reward: np.ndarray  # [B]
-    seconds: np.ndarray  # [B] charged
+    score: Float[np.ndarray, " B"]  # reward - rate * seconds
+    reward: Float[np.ndarray, " B"]
+    seconds: Float[np.ndarray, " B"]  # charged
     rate: float  # reward per second that they were charged at
 
 
@@ -61,20 +65,23 @@ class RelativeReward:
         return 0.0 if self._current is None else self._current
 
     def __call__(
-        self, reward: np.ndarray, duration: np.ndarray, **options: Any
-    ) -> np.ndarray:
+        self,
+        reward: Float[np.ndarray, " B"],
+        duration: Float[np.ndarray, " B"],
+        **options: Any,
+    ) -> Float[np.ndarray, " B"]:
         """Relative rewards of a batch: the score of ``priced``, with its arguments."""
         return self.priced(reward, duration, **options).score
 
     def priced(
         self,
-        reward: np.ndarray,
-        duration: np.ndarray,
+        reward: Float[np.ndarray, " B"],
+        duration: Float[np.ndarray, " B"],
         *,
-        context: np.ndarray | None = None,
-        action: np.ndarray | None = None,
-        charged: np.ndarray | None = None,
-        mask: np.ndarray | None = None,
+        context: Shaped[np.ndarray, "B ..."] | None = None,
+        action: Shaped[np.ndarray, " B"] | None = None,
+        charged: Float[np.ndarray, " B"] | None = None,
+        mask: Bool[np.ndarray, " B"] | None = None,
         update: bool = True,
     ) -> Priced:
         """Relative rewards of a batch, which then joins the estimator's data.
@@ -103,15 +110,7 @@ class RelativeReward:
             reward, duration, context=context, action=action, mask=mask
         )
         keep = np.asarray(batch.mask)
-        seconds = np.asarray(duration if charged is None else charged, np.float64)
-        if (
-            seconds.shape != keep.shape
-            or not (np.isfinite(seconds) & (seconds >= 0))[keep].all()
-        ):
-            raise ValueError(
-                f"charged must be {keep.size} finite seconds >= 0, "
-                f"got shape {seconds.shape}"
-            )
+        seconds = _charges(duration if charged is None else charged, keep)
         learns = update and bool(keep.any())
         given = {"context": context, "action": action}
         needs = [n for n in self._estimator.needs if given.get(n, n) is None]
@@ -126,7 +125,7 @@ class RelativeReward:
                 price = self._learn(batch)
         reward = np.where(keep, np.asarray(reward, np.float64), np.nan)
         seconds = np.where(keep, seconds, np.nan)
-        return Priced(reward - price * seconds, reward, seconds, price)
+        return Priced(relative_reward(reward, seconds, price), reward, seconds, price)
 
     def _learn(self, batch: Batch) -> float:
         """Take in a batch that has rows; returns what to charge it. Holds the lock."""
@@ -208,6 +207,22 @@ def measured(
     return fields
 
 
+def _charges(
+    seconds: Float[np.ndarray, " B"], keep: Bool[np.ndarray, " B"]
+) -> Float[np.ndarray, " B"]:
+    """Charged seconds in float64; an error where a counted row has none."""
+    seconds = np.asarray(seconds, np.float64)
+    if (
+        seconds.shape != keep.shape
+        or not (np.isfinite(seconds) & (seconds >= 0))[keep].all()
+    ):
+        raise ValueError(
+            f"charged must be {keep.size} finite seconds >= 0, "
+            f"got shape {seconds.shape}"
+        )
+    return seconds
+
+
 def _finite_rate(rate: float | None) -> float | None:
     if rate is not None and not math.isfinite(rate):
         raise ValueError(f"a rate must be finite, got {rate}")
@@ -221,5 +236,5 @@ def _padded(batch: Batch) -> Batch:
     # Padding looks like a row, so that no estimator divides by its 0 seconds.
     index = np.concatenate([rows, np.repeat(rows[:1], extra)])
     padding = np.arange(len(index)) >= len(rows)
-    taken = jax.tree.map(lambda field: np.asarray(field)[index], batch)
-    return taken._replace(mask=~padding, padding=padding)
+    taken: Batch = jax.tree.map(lambda field: np.asarray(field)[index], batch)
+    return taken._replace(mask=jnp.asarray(~padding), padding=jnp.asarray(padding))

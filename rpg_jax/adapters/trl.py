@@ -35,6 +35,8 @@ One rate per process is kept: in a job of several ranks each has a rate of its o
 its share of the completions, unless one process computes all rewards.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -45,13 +47,34 @@ from rpg_jax.types import RateEstimator
 Execute = Callable[..., Sequence[Sequence[float]] | Mapping[str, Sequence[float]]]
 
 
+class RewardFunction:
+    """A TRL reward function; see ``reward_function``.
+
+    Attributes:
+      relative: the state: rate and estimator, for checkpoints and evaluations.
+    """
+
+    def __init__(self, execute: Execute, relative: RelativeReward, name: str) -> None:
+        self.relative = relative
+        self.__name__ = name
+        self._execute = execute
+
+    def __call__(
+        self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
+    ) -> list[float | None]:
+        """Relative rewards; None in rows that ``execute`` masked out."""
+        found = self._execute(prompts=prompts, completions=completions, **columns)
+        scores = self.relative(**measured(found, len(completions))).tolist()
+        return [None if math.isnan(score) else score for score in scores]
+
+
 def reward_function(
     execute: Execute,
     estimator: RateEstimator | None = None,
     *,
     initial_rate: float | None = None,
     name: str = "relative_reward",
-) -> Callable[..., list[float | None]]:
+) -> RewardFunction:
     """A TRL reward function that charges for time.
 
     Args:
@@ -67,17 +90,4 @@ def reward_function(
       The function; its attribute ``relative`` is the ``RelativeReward`` with the state.
     """
     relative = RelativeReward(estimator, initial_rate=initial_rate)
-
-    def reward(
-        prompts: Sequence, completions: Sequence, **columns: Any
-    ) -> list[float | None]:
-        found = measured(
-            execute(prompts=prompts, completions=completions, **columns),
-            len(completions),
-        )
-        scores = relative(**found).tolist()
-        return [None if math.isnan(score) else score for score in scores]
-
-    reward.__name__ = name
-    reward.relative = relative
-    return reward
+    return RewardFunction(execute, relative, name)

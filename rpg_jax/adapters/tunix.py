@@ -16,13 +16,36 @@ process is kept: in a job of several processes each has a rate of its own, from 
 share of the completions, unless one of them computes all rewards.
 """
 
-from collections.abc import Callable, Sequence
+from __future__ import annotations
+
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from rpg_jax.adapters import trl
 from rpg_jax.types import RateEstimator
+
+
+class RewardFunction:
+    """A Tunix reward function; see ``reward_function``.
+
+    Attributes:
+      relative: the ``RelativeReward`` with the state.
+    """
+
+    def __init__(self, inner: trl.RewardFunction) -> None:
+        self.relative = inner.relative
+        self.__name__ = inner.__name__
+        self._inner = inner
+
+    def __call__(
+        self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
+    ) -> Float[np.ndarray, " B"]:
+        """Relative rewards, float32; 0 in rows that ``execute`` masked out."""
+        scores = self._inner(prompts, completions, **columns)
+        return np.array([0.0 if s is None else s for s in scores], np.float32)
 
 
 def reward_function(
@@ -30,14 +53,7 @@ def reward_function(
     estimator: RateEstimator | None = None,
     *,
     initial_rate: float | None = None,
-) -> Callable[..., np.ndarray]:
+) -> RewardFunction:
     """A Tunix reward function that charges for time; see ``trl.reward_function``."""
     inner = trl.reward_function(execute, estimator, initial_rate=initial_rate)
-
-    def reward(prompts: Sequence, completions: Sequence, **columns: Any) -> np.ndarray:
-        scores = inner(prompts, completions, **columns)
-        return np.array([0.0 if s is None else s for s in scores], np.float32)
-
-    reward.__name__ = inner.__name__
-    reward.relative = inner.relative
-    return reward
+    return RewardFunction(inner)

@@ -16,6 +16,8 @@ a ``score``; the other entries are logged. Usage, in the file that
 The rate lives in the process that computes rewards: use one reward worker.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -27,12 +29,49 @@ from rpg_jax.types import RateEstimator
 Execute = Callable[..., Sequence[Sequence[float]] | Mapping[str, Sequence[float]]]
 
 
+class ScoreFunction:
+    """A batched verl score function; see ``score_function``.
+
+    Attributes:
+      relative: the ``RelativeReward`` with the state.
+    """
+
+    __name__ = "compute_score"
+
+    def __init__(self, execute: Execute, relative: RelativeReward) -> None:
+        self.relative = relative
+        self._execute = execute
+
+    def __call__(
+        self,
+        data_sources: Sequence[Any],
+        solution_strs: Sequence[str],
+        ground_truths: Sequence[Any],
+        extra_infos: Sequence[Any],
+        **kwargs: Any,
+    ) -> list[dict[str, float]]:
+        """A dict of numbers for each solution."""
+        found = self._execute(
+            data_sources=data_sources,
+            solution_strs=solution_strs,
+            ground_truths=ground_truths,
+            extra_infos=extra_infos,
+            **kwargs,
+        )
+        priced = self.relative.priced(**measured(found, len(solution_strs)))
+        columns = (np.where(np.isnan(v), 0.0, v).tolist() for v in priced[:3])
+        return [
+            {"score": score, "reward": reward, "seconds": second, "rate": priced.rate}
+            for score, reward, second in zip(*columns, strict=True)
+        ]
+
+
 def score_function(
     execute: Execute,
     estimator: RateEstimator | None = None,
     *,
     initial_rate: float | None = None,
-) -> Callable[..., list[dict[str, float]]]:
+) -> ScoreFunction:
     """A batched verl score function that charges for time.
 
     Args:
@@ -46,31 +85,4 @@ def score_function(
       In each of its dicts score = reward - rate * seconds, with the rate and the
       seconds that were charged; all but the rate are 0 in a row that is masked out.
     """
-    relative = RelativeReward(estimator, initial_rate=initial_rate)
-
-    def compute_score(
-        data_sources: Sequence,
-        solution_strs: Sequence[str],
-        ground_truths: Sequence,
-        extra_infos: Sequence,
-        **kwargs: Any,
-    ) -> list[dict[str, float]]:
-        found = measured(
-            execute(
-                data_sources=data_sources,
-                solution_strs=solution_strs,
-                ground_truths=ground_truths,
-                extra_infos=extra_infos,
-                **kwargs,
-            ),
-            len(solution_strs),
-        )
-        priced = relative.priced(**found)
-        columns = (np.where(np.isnan(v), 0.0, v).tolist() for v in priced[:3])
-        return [
-            {"score": score, "reward": reward, "seconds": second, "rate": priced.rate}
-            for score, reward, second in zip(*columns, strict=True)
-        ]
-
-    compute_score.relative = relative
-    return compute_score
+    return ScoreFunction(execute, RelativeReward(estimator, initial_rate=initial_rate))

@@ -10,7 +10,10 @@ import importlib
 from typing import Any
 
 _EXPORTS = {
-    "config": ("Qwen35Config", "LlamaConfig", "ConfigError", "config_from_hf_json"),
+    "config": ("ModelConfig", "ConfigError"),
+    "families": ("register_family", "config_from_hf_json"),
+    "qwen3_5": ("Qwen35Config",),
+    "llama": ("LlamaConfig",),
     "models": ("Model", "model_for", "count_parameters"),
     "weights": ("load_pretrained",),
     "export": ("export_pretrained",),

@@ -7,6 +7,8 @@ checksums, so that damage that comes later (a full disk, a lost page, a careless
 is found before the data are used: such a checkpoint is passed over with a warning.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import shutil
@@ -57,7 +59,7 @@ class Checkpoints:
         CheckpointError: the directory cannot be made or read.
     """
 
-    def __init__(self, directory: str | os.PathLike, *, max_to_keep: int = 3):
+    def __init__(self, directory: str | os.PathLike[str], *, max_to_keep: int = 3):
         if max_to_keep < 2:
             raise ValueError("max_to_keep must be at least 2: one to fall back to.")
         self.directory = Path(directory).resolve()
@@ -80,7 +82,7 @@ class Checkpoints:
                 f"Cannot use {self.directory} for checkpoints: {error}."
             ) from error
 
-    def __enter__(self) -> "Checkpoints":
+    def __enter__(self) -> Checkpoints:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -7,10 +7,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from rpg_jax.llm.config import ModelConfig
 from rpg_jax.llm.distribution import adjusted_log_probs, draw
+from rpg_jax.llm.families import family_of
 from rpg_jax.llm.layers import few_rows_product
-from rpg_jax.llm.models import family_of, is_spec, model_for
+from rpg_jax.llm.models import is_spec, model_for
 from rpg_jax.llm.transformer import Cache, Params, TensorSpec, unstack
 
 
@@ -30,51 +34,61 @@ class Plan(NamedTuple):
 class Knobs(NamedTuple):
     """Settings that may change without compiling again."""
 
-    temperature: jax.Array
-    top_p: jax.Array
-    penalty: jax.Array
-    stop_ids: jax.Array  # int32 [n]
-    pad_id: jax.Array
-    row_keys: jax.Array  # [B] keys
-    allowed: jax.Array | None  # bool [M, V]
-    next_state: jax.Array | None  # int32 [M, V]
-    start: jax.Array | None  # int32 [B]
+    temperature: Float[Array, ""]
+    top_p: Float[Array, ""]
+    penalty: Float[Array, ""]
+    stop_ids: Int[Array, " n"]
+    pad_id: Int[Array, ""]
+    row_keys: PRNGKeyArray  # [B]
+    allowed: Bool[Array, "M V"] | None
+    next_state: Int[Array, "M V"] | None
+    start: Int[Array, " B"] | None
 
 
 class State(NamedTuple):
     """What the loop carries."""
 
     cache: Cache
-    t: jax.Array
-    last: jax.Array  # int32 [B]
-    done: jax.Array  # bool [B]
-    broken: jax.Array  # bool []: logits were not finite
-    tokens: jax.Array
-    log_probs: jax.Array
-    mask: jax.Array
-    present: jax.Array | None  # bool [B, V]
-    grammar: jax.Array | None  # int32 [B]
-    states: jax.Array | None  # int32 [B, L]
+    t: Int[Array, ""]
+    last: Int[Array, " B"]
+    done: Bool[Array, " B"]
+    broken: Bool[Array, ""]  # logits were not finite
+    tokens: Int[Array, "B L"]
+    log_probs: Float[Array, "B L"]
+    mask: Bool[Array, "B L"]
+    present: Bool[Array, "B V"] | None
+    grammar: Int[Array, " B"] | None
+    states: Int[Array, "B L"] | None
 
 
 @functools.partial(jax.jit, static_argnames=("config", "plan"))
-def prefill(params, tokens, mask, knobs, *, config, plan) -> State:
+def prefill(
+    params: Params,
+    tokens: Int[Array, "P T"] | Int[np.ndarray, "P T"],
+    mask: Bool[Array, "P T"] | Bool[np.ndarray, "P T"],
+    knobs: Knobs,
+    *,
+    config: ModelConfig,
+    plan: Plan,
+) -> State:
     """Read the prompts and sample the first token of every row."""
     model = model_for(config)
     dtype = jnp.dtype(plan.dtype)
     prompts, length = tokens.shape
     cache = model.init_cache(prompts, length + plan.length, dtype)
-    hidden, cache = model.forward(
+    hidden, filled = model.forward(
         params, tokens, mask, cache=cache, compute_dtype=dtype
     )
+    assert filled is not None  # a cache went in
+    cache = filled
     logits = model.logits(params, hidden[:, -1])
 
-    def each(x, axis=0):
-        return jnp.repeat(x, plan.samples, axis=axis)
+    def each(x: Array) -> Array:
+        return jnp.repeat(x, plan.samples, axis=0)
 
     batch = prompts * plan.samples
     layers = [jax.tree.map(each, c) for c in unstack(config, cache.layers)]
-    cache = Cache(layers, each(cache.valid), cache.slot, each(cache.count))
+    cache = Cache(layers, each(cache.valid), cache.slot, each(cache.number))
     grammar = knobs.allowed is not None
     state = State(
         cache=cache,
@@ -97,7 +111,15 @@ def prefill(params, tokens, mask, knobs, *, config, plan) -> State:
 @functools.partial(
     jax.jit, static_argnames=("config", "plan"), donate_argnames=("state",)
 )
-def decode_until(weights, state, knobs, limit, *, config, plan) -> State:
+def decode_until(
+    weights: Params,
+    state: State,
+    knobs: Knobs,
+    limit: Int[Array, ""],
+    *,
+    config: ModelConfig,
+    plan: Plan,
+) -> State:
     """Sample until every row is done or has ``limit`` tokens."""
     model = model_for(config)
 
@@ -114,16 +136,22 @@ def decode_until(weights, state, knobs, limit, *, config, plan) -> State:
             logits = few_rows_product(hidden[:, 0], head).astype(jnp.float32)
         else:
             logits = model.logits(weights, hidden[:, 0])
+        assert cache is not None  # a cache went in
         return _emit(state._replace(cache=cache), logits, knobs, plan)
 
-    return jax.lax.while_loop(lambda s: (s.t < limit) & ~jnp.all(s.done), body, state)
+    end: State = jax.lax.while_loop(
+        lambda s: (s.t < limit) & ~jnp.all(s.done), body, state
+    )
+    return end
 
 
 @functools.partial(jax.jit, static_argnames=("config", "dtype", "transpose"))
-def decoding_weights(params, *, config, dtype, transpose) -> Params:
+def decoding_weights(
+    params: Params, *, config: ModelConfig, dtype: str, transpose: bool
+) -> Params:
     """The weights as decoding reads them: one tree per layer, in the compute dtype."""
     # Vectors (norms, decays) keep float32; everything larger is a matrix.
-    weights = jax.tree.map(
+    weights: Params = jax.tree.map(
         lambda x: x.astype(dtype) if x.ndim > 1 else x,
         model_for(config).unstack(params),
     )
@@ -148,11 +176,11 @@ def few_rows_on_cpu(params: Params, batch: int) -> bool:
     return next(iter(devices)).platform == "cpu" and 4 <= batch <= 64
 
 
-def _emit(state: State, logits: jax.Array, knobs: Knobs, plan: Plan) -> State:
+def _emit(state: State, logits: Float[Array, "B V"], knobs: Knobs, plan: Plan) -> State:
     """Draw token t of every row that is not done, and write it down."""
     finite = jnp.all(jnp.isfinite(logits) | state.done[:, None])
     allowed = None
-    if knobs.allowed is not None:
+    if knobs.allowed is not None and state.grammar is not None:
         allowed = jnp.take(knobs.allowed, state.grammar, axis=0)
     log_probs = adjusted_log_probs(
         logits,
@@ -174,7 +202,7 @@ def _emit(state: State, logits: jax.Array, knobs: Knobs, plan: Plan) -> State:
     token = jnp.where(live, token, knobs.pad_id)
     stops = jnp.any(token[:, None] == knobs.stop_ids[None, :], axis=1)
 
-    def write(array, value):
+    def write(array: Array, value: Array) -> Array:
         return jax.lax.dynamic_update_slice(
             array, value[:, None].astype(array.dtype), (0, state.t)
         )
@@ -188,10 +216,10 @@ def _emit(state: State, logits: jax.Array, knobs: Knobs, plan: Plan) -> State:
         log_probs=write(state.log_probs, jnp.where(live, chosen, 0.0)),
         mask=write(state.mask, live),
     )
-    if plan.penalty:
+    if state.present is not None:
         rows = jnp.arange(token.shape[0])
         new = new._replace(present=state.present.at[rows, token].max(live))
-    if knobs.allowed is not None:
+    if state.grammar is not None and state.states is not None:
         new = new._replace(states=write(state.states, state.grammar))
         if knobs.next_state is not None:
             following = knobs.next_state[state.grammar, token]

@@ -12,40 +12,52 @@ the same token again and again), and cancel to noise.
 
 from __future__ import annotations
 
+from typing import Any
+
+import chex
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
 
 # Work within a chunk grows with C^2, work between chunks with the width of a head.
 CHUNK, NARROW_CHUNK, NARROW = 64, 32, 96
 _HIGHEST = jax.lax.Precision.HIGHEST
 
 
-def l2_normalise(x: jax.Array, *, eps: float = 1e-6) -> jax.Array:
+def l2_normalise(
+    x: Float[Array, "*batch d"], *, eps: float = 1e-6
+) -> Float[Array, "*batch d"]:
     """x / sqrt(sum(x^2) + eps) over the last axis."""
     return x * jax.lax.rsqrt(jnp.sum(x * x, axis=-1, keepdims=True) + eps)
 
 
 def delta_step(
-    state: jax.Array,
-    q: jax.Array,
-    k: jax.Array,
-    v: jax.Array,
-    g: jax.Array,
-    beta: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
+    state: Float[Array, "B K R dk dv"],
+    q: Float[Array, "B K dk"],
+    k: Float[Array, "B K dk"],
+    v: Float[Array, "B K R dv"],
+    g: Float[Array, "B K R"],
+    beta: Float[Array, "B K R"],
+) -> tuple[Float[Array, "B K R dk dv"], Float[Array, "B K R dv"]]:
     """One token of the recurrence; the state is read once and written once.
 
     Args:
-        state: S [B, K, R, dk, dv] float32: R value heads share each of K key heads.
-        q: scaled queries [B, K, dk].
-        k: normalised keys [B, K, dk].
-        v: values [B, K, R, dv].
-        g: log decays [B, K, R] (<= 0).
-        beta: write strengths [B, K, R].
+        state: S, float32: R value heads share each of K key heads.
+        q: scaled queries.
+        k: normalised keys.
+        v: values.
+        g: log decays (<= 0).
+        beta: write strengths.
 
     Returns:
-        The new state and the output [B, K, R, dv].
+        The new state and the output.
+
+    Raises:
+        AssertionError: shapes do not fit.
     """
+    chex.assert_rank([state, q, k, v, g, beta], [5, 3, 3, 4, 3, 3])
+    chex.assert_equal_shape([q, k])
+    chex.assert_equal_shape([g, beta])
     decay = jnp.exp(g)[..., None]
     reads = jnp.einsum("bkxd,bkrde->bkrxe", jnp.stack([k, q], axis=2), state)
     delta = beta[..., None] * (v - decay * reads[..., 0, :])
@@ -55,29 +67,35 @@ def delta_step(
 
 
 def delta_chunked(
-    state: jax.Array,
-    q: jax.Array,
-    k: jax.Array,
-    v: jax.Array,
-    g: jax.Array,
-    beta: jax.Array,
+    state: Float[Array, "B K R dk dv"],
+    q: Float[Array, "B T K dk"],
+    k: Float[Array, "B T K dk"],
+    v: Float[Array, "B T K R dv"],
+    g: Float[Array, "B T K R"],
+    beta: Float[Array, "B T K R"],
     *,
     chunk: int | None = None,
-) -> tuple[jax.Array, jax.Array]:
+) -> tuple[Float[Array, "B K R dk dv"], Float[Array, "B T K R dv"]]:
     """The recurrence over T tokens, ``chunk`` tokens at a time.
 
     Args:
-        state: S before the first token [B, K, R, dk, dv] float32.
-        q: scaled queries [B, T, K, dk].
-        k: normalised keys [B, T, K, dk]; zero at pads.
-        v: values [B, T, K, R, dv].
-        g: log decays [B, T, K, R] (<= 0); zero at pads.
-        beta: write strengths [B, T, K, R]; zero at pads.
+        state: S before the first token, float32.
+        q: scaled queries.
+        k: normalised keys; zero at pads.
+        v: values.
+        g: log decays (<= 0); zero at pads.
+        beta: write strengths; zero at pads.
         chunk: tokens per chunk, a power of two; by default 64, 32 for narrow heads.
 
     Returns:
-        The state after the last token and the outputs [B, T, K, R, dv].
+        The state after the last token and the outputs.
+
+    Raises:
+        AssertionError: shapes do not fit.
     """
+    chex.assert_rank([state, q, k, v, g, beta], [5, 4, 4, 5, 4, 4])
+    chex.assert_equal_shape([q, k])
+    chex.assert_equal_shape([g, beta])
     length = q.shape[1]
     if chunk is None:
         chunk = NARROW_CHUNK if max(q.shape[-1], v.shape[-1]) <= NARROW else CHUNK
@@ -87,7 +105,29 @@ def delta_chunked(
     q, k, v = (_to_chunks(x, extra, chunk, axis=-2) for x in (q, k, v))
     g, beta = (_to_chunks(x, extra, chunk, axis=-1) for x in (g, beta))
     # Now q, k [N, B, K, C, dk]; v [N, B, K, R, C, dv]; g, beta [N, B, K, R, C].
-    index = jnp.arange(chunk)
+
+    def step(s: Array, xs: Any) -> tuple[Array, Array]:
+        u, w, a, qc, kc, end = xs
+        u = u - jnp.matmul(w, s)
+        out = jnp.matmul(qc, s) + jnp.matmul(a, u)
+        return end * s + jnp.matmul(kc.swapaxes(-1, -2), u), out
+
+    state, out = jax.lax.scan(step, state, _chunk_products(q, k, v, g, beta))
+    # [N, B, K, R, C, dv] -> [B, N C, K, R, dv]
+    out = out.transpose(1, 0, 4, 2, 3, 5)
+    out = out.reshape(out.shape[0], -1, *out.shape[3:])
+    return state, out[:, :length]
+
+
+def _chunk_products(
+    q: Float[Array, "N B K C dk"],
+    k: Float[Array, "N B K C dk"],
+    v: Float[Array, "N B K R C dv"],
+    g: Float[Array, "N B K R C"],
+    beta: Float[Array, "N B K R C"],
+) -> tuple[Array, ...]:
+    """What the scan over chunks needs of each: all that no other chunk enters."""
+    index = jnp.arange(q.shape[-2])
     lower = index[:, None] > index[None, :]
     causal = index[:, None] >= index[None, :]
 
@@ -106,24 +146,12 @@ def delta_chunked(
     queries = q[:, :, :, None] * from_start
     writes = keys * to_end
     total = from_start[..., -1:, :]
-
-    def step(s, xs):
-        u, w, a, qc, kc, end = xs
-        u = u - jnp.matmul(w, s)
-        out = jnp.matmul(qc, s) + jnp.matmul(a, u)
-        return end * s + jnp.matmul(kc.swapaxes(-1, -2), u), out
-
-    xs = (new_values, corrections, within, queries, writes, total)
-    state, out = jax.lax.scan(step, state, xs)
-    # [N, B, K, R, C, dv] -> [B, N C, K, R, dv]
-    out = out.transpose(1, 0, 4, 2, 3, 5)
-    out = out.reshape(out.shape[0], -1, *out.shape[3:])
-    return state, out[:, :length]
+    return new_values, corrections, within, queries, writes, total
 
 
 @jax.custom_vjp
-def invert_unit_lower(strict: jax.Array) -> jax.Array:
-    """(I + A)^{-1} for strictly lower triangular A [..., C, C], C a power of two.
+def invert_unit_lower(strict: Float[Array, "*batch C C"]) -> Float[Array, "*batch C C"]:
+    """(I + A)^{-1} for strictly lower triangular A, C a power of two.
 
     Block recursion [[X, 0], [B, Y]]^{-1} = [[X', 0], [-Y' B X', Y']]: log2(C) rounds
     of two products, as backward stable as substitution and without its C steps.
@@ -151,12 +179,12 @@ def invert_unit_lower(strict: jax.Array) -> jax.Array:
     return inverse
 
 
-def _invert_forward(strict: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _invert_forward(strict: Array) -> tuple[Array, Array]:
     inverse = invert_unit_lower(strict)
     return inverse, inverse
 
 
-def _invert_backward(inverse: jax.Array, cotangent: jax.Array) -> tuple[jax.Array]:
+def _invert_backward(inverse: Array, cotangent: Array) -> tuple[Array]:
     # dY = -Y dA Y: two products instead of the recursion's ten, and as exact.
     flipped = inverse.swapaxes(-1, -2)
     pulled = jnp.matmul(
@@ -168,13 +196,15 @@ def _invert_backward(inverse: jax.Array, cotangent: jax.Array) -> tuple[jax.Arra
 invert_unit_lower.defvjp(_invert_forward, _invert_backward)
 
 
-def _segment_sums(g: jax.Array, lower: jax.Array) -> jax.Array:
+def _segment_sums(
+    g: Float[Array, "*batch C"], lower: Bool[Array, "C C"]
+) -> Float[Array, "*batch C C"]:
     """sum_{l=j+1..i} g_l for i >= j, at [..., i, j]; zero above the diagonal."""
     spread = jnp.where(_front(lower, g.ndim + 1), g[..., :, None], 0.0)
     return jnp.cumsum(spread, axis=-2)
 
 
-def _to_chunks(x: jax.Array, extra: int, chunk: int, *, axis: int) -> jax.Array:
+def _to_chunks(x: Array, extra: int, chunk: int, *, axis: int) -> Array:
     """Split time [B, T, ...] into chunks in front, the place in a chunk at ``axis``."""
     pad = [(0, 0)] * x.ndim
     pad[1] = (0, extra)
@@ -183,5 +213,5 @@ def _to_chunks(x: jax.Array, extra: int, chunk: int, *, axis: int) -> jax.Array:
     return jnp.moveaxis(jnp.moveaxis(x, 1, 0), 2, axis)
 
 
-def _front(mask: jax.Array, ndim: int) -> jax.Array:
+def _front(mask: Array, ndim: int) -> Array:
     return mask.reshape((1,) * (ndim - 2) + mask.shape)

@@ -6,16 +6,19 @@ deadline: the devices of the other processes are idle meanwhile, not inside a
 collective, and a hanging script costs its own row and nothing else.
 """
 
+from __future__ import annotations
+
 import io
 import itertools
 import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Bool, Float
 from orbax.checkpoint import multihost
 
 _calls = itertools.count()
@@ -29,14 +32,14 @@ class Rewards(NamedTuple):
     """What each row of a batch earned.
 
     Attributes:
-        reward: `[B]` float32; 0 where not valid.
-        duration: `[B]` float32, seconds; 0 where not valid.
-        valid: `[B]` bool; False where no result came before the deadline.
+        reward: float32; 0 where not valid.
+        duration: float32, seconds; 0 where not valid.
+        valid: False where no result came before the deadline.
     """
 
-    reward: np.ndarray
-    duration: np.ndarray
-    valid: np.ndarray
+    reward: Float[np.ndarray, " B"]
+    duration: Float[np.ndarray, " B"]
+    valid: Bool[np.ndarray, " B"]
 
 
 class RewardBoard:
@@ -208,7 +211,7 @@ def _collect(
     return board.close(), failures[0] if failures else None
 
 
-def _client() -> "object":
+def _client() -> Any:
     client = multihost.get_jax_distributed_client()
     if client is None:
         raise RuntimeError("Call rpg_jax.llm.initialize before share_rewards.")

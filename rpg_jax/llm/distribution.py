@@ -7,36 +7,43 @@ draw and not of the unadjusted model.
 
 from __future__ import annotations
 
+import chex
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 _NEVER = -jnp.inf
 
 
 def adjusted_log_probs(
-    logits: jax.Array,
+    logits: Float[Array, "B V"],
     *,
-    temperature: jax.Array,
-    allowed: jax.Array | None = None,
-    present: jax.Array | None = None,
-    presence_penalty: jax.Array | None = None,
+    temperature: Float[Array, ""],
+    allowed: Bool[Array, "B V"] | None = None,
+    present: Bool[Array, "B V"] | None = None,
+    presence_penalty: Float[Array, ""] | None = None,
     top_k: int | None = None,
-    top_p: jax.Array | None = None,
-) -> jax.Array:
-    """log p [B, V] of softmax(logits / temperature) after mask, penalty, top-k, top-p.
+    top_p: Float[Array, ""] | None = None,
+) -> Float[Array, "B V"]:
+    """log p of softmax(logits / temperature) after mask, penalty, top-k, top-p.
 
     Args:
-        logits: float32 [B, V].
+        logits: float32.
         temperature: scalar > 0.
-        allowed: bool [B, V], tokens that may be drawn; at least one per row.
-        present: bool [B, V], tokens that the completion already has.
+        allowed: tokens that may be drawn; at least one per row.
+        present: tokens that the completion already has.
         presence_penalty: subtracted from the logits of ``present``, nats.
         top_k: keep the k most probable (Fan et al. 2018); ties at the edge stay.
         top_p: keep the smallest set of mass >= top_p (Holtzman et al. 2020).
 
     Returns:
         Normalised log-probabilities; -inf for tokens that cannot be drawn.
+
+    Raises:
+        AssertionError: a mask has another shape than the logits.
     """
+    chex.assert_rank(logits, 2)
+    chex.assert_equal_shape([logits, *(m for m in (allowed, present) if m is not None)])
     if presence_penalty is not None and present is not None:
         logits = jnp.where(present, logits - presence_penalty, logits)
     logits = logits / temperature
@@ -61,8 +68,8 @@ def adjusted_log_probs(
     return jax.nn.log_softmax(logits, axis=-1)
 
 
-def draw(keys: jax.Array, log_probs: jax.Array) -> jax.Array:
-    """One token per row from normalised log-probabilities: [B] keys, [B, V] -> [B].
+def draw(keys: PRNGKeyArray, log_probs: Float[Array, "B V"]) -> Int[Array, " B"]:
+    """One token per row from normalised log-probabilities, and one key per row.
 
     Inverse-CDF in two stages, a block of the vocabulary and a token within it: two
     random numbers per row instead of one per token, and sums short enough to be exact
@@ -78,7 +85,9 @@ def draw(keys: jax.Array, log_probs: jax.Array) -> jax.Array:
     return which * block + _invert_cdf(uniform[:, 1], inside)
 
 
-def _invert_cdf(uniform: jax.Array, mass: jax.Array) -> jax.Array:
+def _invert_cdf(
+    uniform: Float[Array, " B"], mass: Float[Array, "B N"]
+) -> Int[Array, " B"]:
     """Index i with cdf_{i-1} <= u total < cdf_i; never one of zero mass."""
     cdf = jnp.cumsum(mass, axis=-1)
     total = cdf[:, -1]

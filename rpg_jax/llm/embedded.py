@@ -42,7 +42,8 @@ def check_sums(folder: Path) -> None:
     """
     try:
         lines = (folder / SUMS).read_text("utf-8").splitlines()
-        wanted = dict(reversed(line.split(maxsplit=1)) for line in lines)
+        pairs = (line.split(maxsplit=1) for line in lines)
+        wanted = {name: digest for digest, name in pairs}
     except (OSError, ValueError) as error:
         raise CheckpointError(
             f"{folder.name}/{SUMS} cannot be read ({error}): {_ADVICE}"

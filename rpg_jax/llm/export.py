@@ -15,7 +15,7 @@ from rpg_jax.llm.config import ModelConfig
 from rpg_jax.llm.errors import CheckpointError
 from rpg_jax.llm.tensor_files import INDEX, SINGLE
 from rpg_jax.llm.tensor_names import named_tensors, to_stored
-from rpg_jax.llm.transformer import Params
+from rpg_jax.llm.transformer import Params, TensorSpec
 
 
 def export_pretrained(
@@ -39,36 +39,19 @@ def export_pretrained(
         CheckpointError: the folder exists already, or the disk refused (nothing is
             left behind then, and an existing folder is kept).
     """
-    from safetensors.numpy import save_file
-
     path = Path(path)
     if path.exists() and not overwrite:
         raise CheckpointError(f"{path} exists already: choose another name")
     scratch = path.with_name(f".{path.name}.partial-{os.getpid()}")
     try:
         scratch.mkdir(parents=True)
-        entries = list(named_tensors(config))
-        shards = _plan_shards(entries, params, max_shard_bytes)
-        weight_map, total = {}, 0
-        for number, shard in enumerate(shards):
-            file = (
-                SINGLE
-                if len(shards) == 1
-                else f"model-{number + 1:05d}-of-{len(shards):05d}.safetensors"
-            )
-            tensors = {name: to_stored(params, s, p, i) for name, s, p, i in shard}
-            save_file(tensors, scratch / file, metadata={"format": "pt"})
-            weight_map |= dict.fromkeys(tensors, file)
-            total += sum(t.nbytes for t in tensors.values())
-        if len(shards) > 1:
-            index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-            _write_json(scratch / INDEX, index)
+        _write_tensors(scratch, config, params, max_shard_bytes)
         raw = config.to_hf_json()
         raw["dtype"] = str(params["embed"].dtype)
         _write_json(scratch / "config.json", raw)
-        for file in scratch.iterdir():
-            file.chmod(0o644)  # safetensors writes for its owner alone
-            with file.open("rb") as handle:
+        for written in scratch.iterdir():
+            written.chmod(0o644)  # safetensors writes for its owner alone
+            with written.open("rb") as handle:
                 os.fsync(handle.fileno())
         if path.exists():
             old = path.with_name(f".{path.name}.old-{os.getpid()}")
@@ -85,8 +68,36 @@ def export_pretrained(
     return path
 
 
-def _plan_shards(entries: list, params: Params, limit: int) -> list[list]:
-    shards: list[list] = [[]]
+# Name, spec, path in the parameters, index in a stack.
+Entry = tuple[str, TensorSpec, tuple[str, ...], int | None]
+
+
+def _write_tensors(
+    folder: Path, config: ModelConfig, params: Params, max_shard_bytes: int
+) -> None:
+    """One file of tensors, or several and their index."""
+    from safetensors.numpy import save_file
+
+    shards = _plan_shards(list(named_tensors(config)), params, max_shard_bytes)
+    weight_map: dict[str, str] = {}
+    total = 0
+    for number, shard in enumerate(shards):
+        file = (
+            SINGLE
+            if len(shards) == 1
+            else f"model-{number + 1:05d}-of-{len(shards):05d}.safetensors"
+        )
+        tensors = {name: to_stored(params, s, p, i) for name, s, p, i in shard}
+        save_file(tensors, folder / file, metadata={"format": "pt"})
+        weight_map |= dict.fromkeys(tensors, file)
+        total += sum(t.nbytes for t in tensors.values())
+    if len(shards) > 1:
+        index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+        _write_json(folder / INDEX, index)
+
+
+def _plan_shards(entries: list[Entry], params: Params, limit: int) -> list[list[Entry]]:
+    shards: list[list[Entry]] = [[]]
     size = 0
     for entry in entries:
         leaf: Any = params

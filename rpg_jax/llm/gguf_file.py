@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from rpg_jax.llm.config import ConfigError, LlamaConfig
+from rpg_jax.llm.config import ConfigError
 from rpg_jax.llm.errors import CheckpointError
+from rpg_jax.llm.llama import LlamaConfig
 
 # GGUF name below "blk.N." of every tensor of a layer.
 _LAYER = {
@@ -77,7 +78,7 @@ def read_gguf(path: Path) -> tuple[LlamaConfig, Mapping[str, np.ndarray]]:
     return config, tensors
 
 
-class _Tensors(Mapping):
+class _Tensors(Mapping[str, np.ndarray]):
     """Tensors by Hugging Face name, dequantised when they are read."""
 
     def __init__(self, reader: Any, config: LlamaConfig) -> None:

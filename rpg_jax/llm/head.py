@@ -6,41 +6,49 @@ chunk, reduces them and drops them; the backward pass makes them again. Peak mem
 one chunk, and the gradient of the head's weight is summed in float32.
 """
 
-import functools
-from typing import NamedTuple
+from __future__ import annotations
 
+import functools
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import chex
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 _CHUNK_ELEMENTS = 2**27  # 512 MiB of float32 logits
 
 
 class HeadOutput(NamedTuple):
-    """Per-token results of the head, float32.
+    """Per-token results of the head.
 
     Attributes:
-        log_prob: `[B, T]` log-probability of the target, nats.
-        entropy: `[B, T]` entropy of the distribution sampled from, nats.
+        log_prob: log-probability of the target, nats.
+        entropy: of the distribution sampled from, nats.
     """
 
-    log_prob: jax.Array
-    entropy: jax.Array
+    log_prob: Float[Array, "B T"]
+    entropy: Float[Array, "B T"]
 
 
-class MaskTable(NamedTuple):
+T = TypeVar("T", Array, np.ndarray)
+
+
+class MaskTable(NamedTuple, Generic[T]):
     """Logit masks by reference: what menus and grammars need, at 4 bytes per token.
 
     Attributes:
-        table: `[M, V]` bool, the M different masks; True = may be sampled.
-        index: `[B, T]` int32, which of them held when the token was sampled.
+        table: the M different masks; True = may be sampled.
+        which: of them held when the token was sampled.
     """
 
-    table: jax.Array
-    index: jax.Array
+    table: Bool[T, "M V"]
+    which: Int[T, "B T"]
 
 
-LogitMask = jax.Array | MaskTable | None
+LogitMask = Array | MaskTable[Array] | None
 
 
 def chunk_length(batch: int, vocab: int, elements: int = _CHUNK_ELEMENTS) -> int:
@@ -59,11 +67,11 @@ def chunk_length(batch: int, vocab: int, elements: int = _CHUNK_ELEMENTS) -> int
 
 
 def token_log_probs(
-    hidden: jax.Array,
-    weight: jax.Array,
-    targets: jax.Array,
+    hidden: Float[Array, "B T D"],
+    weight: Float[Array, "V D"],
+    targets: Int[Array, "B T"],
     *,
-    temperature: float | jax.Array = 1.0,
+    temperature: float | Float[Array, ""] = 1.0,
     logit_mask: LogitMask = None,
     chunk: int | None = None,
 ) -> HeadOutput:
@@ -91,15 +99,14 @@ def token_log_probs(
         `HeadOutput`, float32.
 
     Raises:
-        ValueError: on shapes that do not fit.
+        AssertionError: hidden, weight and targets do not fit.
+        ValueError: the mask does not, or the chunk is below 1.
     """
+    chex.assert_rank([hidden, weight, targets], [3, 2, 2])
     batch, length, width = hidden.shape
     vocab = weight.shape[0]
-    if weight.shape != (vocab, width) or targets.shape != (batch, length):
-        raise ValueError(
-            f"hidden {hidden.shape}, weight {weight.shape} and targets "
-            f"{targets.shape} do not fit: want [B, T, D], [V, D], [B, T]."
-        )
+    chex.assert_axis_dimension(weight, 1, width)
+    chex.assert_shape(targets, (batch, length))
     _check_mask(logit_mask, batch, length, vocab)
     if chunk is None:
         chunk = chunk_length(batch, vocab)
@@ -115,8 +122,8 @@ def _check_mask(mask: LogitMask, batch: int, length: int, vocab: int) -> None:
     if mask is None:
         return
     if isinstance(mask, MaskTable):
-        fits = mask.table.shape[1:] == (vocab,) and mask.index.shape == (batch, length)
-        shapes = f"table {mask.table.shape}, index {mask.index.shape}"
+        fits = mask.table.shape[1:] == (vocab,) and mask.which.shape == (batch, length)
+        shapes = f"table {mask.table.shape}, which {mask.which.shape}"
     else:
         fits = mask.shape in ((vocab,), (batch, length, vocab))
         shapes = f"{mask.shape}"
@@ -127,7 +134,9 @@ def _check_mask(mask: LogitMask, batch: int, length: int, vocab: int) -> None:
         )
 
 
-def _chunks(array: jax.Array, chunk: int) -> jax.Array:
+def _chunks(
+    array: Shaped[Array, "B T *rest"], chunk: int
+) -> Shaped[Array, "N B chunk *rest"]:
     """`[B, T, ...]` -> `[T / chunk, B, chunk, ...]`, zero-padded along T."""
     batch, length = array.shape[:2]
     pad = -length % chunk
@@ -136,30 +145,32 @@ def _chunks(array: jax.Array, chunk: int) -> jax.Array:
     return jnp.moveaxis(split, 1, 0)
 
 
-def _unchunk(array: jax.Array, length: int) -> jax.Array:
+def _unchunk(
+    array: Shaped[Array, "N B chunk *rest"], length: int
+) -> Shaped[Array, "B T *rest"]:
     """Undo `_chunks`."""
     joined = jnp.moveaxis(array, 0, 1)
     joined = joined.reshape(joined.shape[0], -1, *joined.shape[3:])
     return joined[:, :length]
 
 
-def _mask_chunks(mask: LogitMask, chunk: int) -> jax.Array | None:
+def _mask_chunks(mask: LogitMask, chunk: int) -> Array | None:
     """The part of the mask that is walked along with the sequence."""
     if isinstance(mask, MaskTable):
-        return _chunks(mask.index, chunk)
+        return _chunks(mask.which, chunk)
     if mask is None or mask.ndim == 1:
         return None
     return _chunks(mask, chunk)
 
 
 def _chunk_logits(
-    hidden: jax.Array,
-    weight: jax.Array,
-    temperature: jax.Array,
+    hidden: Float[Array, "B chunk D"],
+    weight: Float[Array, "V D"],
+    temperature: Float[Array, ""],
     mask: LogitMask,
-    mask_chunk: jax.Array | None,
-) -> jax.Array:
-    """Masked, tempered float32 logits `[B, t, V]` of one chunk."""
+    mask_chunk: Array | None,
+) -> Float[Array, "B chunk V"]:
+    """Masked, tempered float32 logits of one chunk."""
     logits = jnp.einsum(
         "btd,vd->btv", hidden, weight, preferred_element_type=jnp.float32
     )
@@ -178,15 +189,29 @@ def _chunk_logits(
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _head(chunk, hidden, weight, targets, temperature, mask):
+def _head(
+    chunk: int,
+    hidden: Float[Array, "B T D"],
+    weight: Float[Array, "V D"],
+    targets: Int[Array, "B T"],
+    temperature: Float[Array, ""],
+    mask: LogitMask,
+) -> tuple[Float[Array, "B T"], Float[Array, "B T"]]:
     return _head_fwd(chunk, hidden, weight, targets, temperature, mask)[0]
 
 
-def _head_fwd(chunk, hidden, weight, targets, temperature, mask):
+def _head_fwd(
+    chunk: int,
+    hidden: Float[Array, "B T D"],
+    weight: Float[Array, "V D"],
+    targets: Int[Array, "B T"],
+    temperature: Float[Array, ""],
+    mask: LogitMask,
+) -> tuple[tuple[Array, Array], tuple[Any, ...]]:
     length = hidden.shape[1]
     weight_c = weight.astype(hidden.dtype)
 
-    def step(_, slices):
+    def step(_: None, slices: Any) -> tuple[None, tuple[Array, ...]]:
         h, y, m = slices
         logits = _chunk_logits(h, weight_c, temperature, mask, m)
         # Shifted by the top logit first: log p keeps its digits at any logit scale.
@@ -209,12 +234,14 @@ def _head_fwd(chunk, hidden, weight, targets, temperature, mask):
     return outputs, (hidden, weight, targets, temperature, mask, saved)
 
 
-def _head_bwd(chunk, residuals, cotangents):
+def _head_bwd(
+    chunk: int, residuals: tuple[Any, ...], cotangents: tuple[Array, Array]
+) -> tuple[Array | None, ...]:
     hidden, weight, targets, temperature, mask, saved = residuals
     weight_c = weight.astype(hidden.dtype)
     g_log_prob, g_entropy = (_chunks(g, chunk) for g in cotangents)
 
-    def step(d_weight, slices):
+    def step(d_weight: Array, slices: Any) -> tuple[Array, Array]:
         h, y, m, (top, log_sum, entropy), g_l, g_h = slices
         logits = _chunk_logits(h, weight_c, temperature, mask, m)
         log_p = logits - top[..., None] - log_sum[..., None]

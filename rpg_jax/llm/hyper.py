@@ -31,7 +31,7 @@ class PPOHyper:
         loss_length: constant L that sums over tokens are divided by; 0 takes the width
             of the batch's completions.
         learning_rate: AdamW step size of the policy, or an optax schedule over its
-            optimizer steps (hashed by identity: each new one compiles anew).
+            optimizer steps (hashed by identity: each new one compiles again).
         weight_decay: decoupled weight decay.
         grad_clip: largest global gradient norm; 0 turns the clip off.
         critic_trunk: "shared" puts a linear value head on the policy's detached

@@ -7,18 +7,21 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
 
-Weight = jax.Array | Mapping[str, jax.Array]
+from rpg_jax.arrays import float_info
+
+Weight = Array | Mapping[str, Array]
 
 # Queries per block of attention: bounds the [T, S] scores held at once.
 QUERY_BLOCK = 1024
 
 
-def linear(x: jax.Array, w: Weight) -> jax.Array:
+def linear(x: Float[Array, "*batch in"], w: Weight) -> Float[Array, "*batch out"]:
     """y = x W, or y = x W + (x A) B for a weight with a low-rank update.
 
     Args:
-        x: inputs [..., in].
+        x: inputs.
         w: kernel [in, out], or ``{"kernel", "lora_a" [in, r], "lora_b" [r, out]}``
             with any scale already inside ``lora_b`` (Hu et al. 2021), or
             ``{"transposed" [out, in]}`` for few rows on a CPU.
@@ -31,7 +34,9 @@ def linear(x: jax.Array, w: Weight) -> jax.Array:
     return x @ w.astype(x.dtype)
 
 
-def few_rows_product(x: jax.Array, wt: jax.Array) -> jax.Array:
+def few_rows_product(
+    x: Float[Array, "*batch in"], wt: Float[Array, "out in"]
+) -> Float[Array, "*batch out"]:
     """y = x W from W^T [out, in] as the left operand: fast for few rows on a CPU.
 
     XLA's CPU products of 4 to 32 rows run 1.2 to 2 times faster with the large matrix
@@ -44,13 +49,17 @@ def few_rows_product(x: jax.Array, wt: jax.Array) -> jax.Array:
         (((1,), (1,)), ((), ())),
         preferred_element_type=x.dtype,
     )
-    out = jax.lax.optimization_barrier(out).T
-    return out.reshape(*x.shape[:-1], wt.shape[0])
+    fenced: Array = jax.lax.optimization_barrier(out)
+    return fenced.T.reshape(*x.shape[:-1], wt.shape[0])
 
 
 def rms_norm(
-    x: jax.Array, weight: jax.Array, *, eps: float, offset: float = 0.0
-) -> jax.Array:
+    x: Float[Array, "*batch d"],
+    weight: Float[Array, " d"],
+    *,
+    eps: float,
+    offset: float = 0.0,
+) -> Float[Array, "*batch d"]:
     """x / sqrt(mean(x^2) + eps) * (offset + weight), computed in float32."""
     y = x.astype(jnp.float32)
     y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + eps)
@@ -58,19 +67,21 @@ def rms_norm(
     return (y * scale).astype(x.dtype)
 
 
-def swiglu(x: jax.Array, p: Mapping[str, Any]) -> jax.Array:
+def swiglu(
+    x: Float[Array, "*batch d"], p: Mapping[str, Any]
+) -> Float[Array, "*batch d"]:
     """W_down (silu(W_gate x) * W_up x)."""
     gate = jax.nn.silu(linear(x, p["gate_proj"]))
     return linear(gate * linear(x, p["up_proj"]), p["down_proj"])
 
 
 def rotary_tables(
-    positions: jax.Array, dim: int, theta: float
-) -> tuple[jax.Array, jax.Array]:
-    """Cosines and sines [B, T, dim/2] of position * theta^(-2i/dim) (Su et al. 2021).
+    positions: Int[Array, "B T"], dim: int, theta: float
+) -> tuple[Float[Array, "B T half"], Float[Array, "B T half"]]:
+    """Cosines and sines of position * theta^(-2i/dim) (Su et al. 2021).
 
     Args:
-        positions: index of each token among the real tokens of its row [B, T].
+        positions: index of each token among the real tokens of its row.
         dim: number of channels that rotate.
         theta: base of the wavelengths.
     """
@@ -80,8 +91,12 @@ def rotary_tables(
     return jnp.cos(angle), jnp.sin(angle)
 
 
-def apply_rotary(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
-    """Rotate the leading channels of x [B, T, H, d]; the others pass through."""
+def apply_rotary(
+    x: Float[Array, "B T H d"],
+    cos: Float[Array, "B T half"],
+    sin: Float[Array, "B T half"],
+) -> Float[Array, "B T H d"]:
+    """Rotate the leading channels of x; the others pass through."""
     half = cos.shape[-1]
     cos, sin = cos[:, :, None, :], sin[:, :, None, :]
     first = x[..., :half].astype(jnp.float32)
@@ -93,19 +108,19 @@ def apply_rotary(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
 
 
 def attention(
-    q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array
-) -> jax.Array:
+    q: Float[Array, "B T H d"],
+    k: Float[Array, "B K S d"],
+    v: Float[Array, "B K S d"],
+    allowed: Bool[Array, "B T S"],
+) -> Float[Array, "B T H d"]:
     """softmax(q k^T / sqrt(d)) v over the allowed keys, grouped heads, fp32 softmax.
 
     Args:
-        q: queries [B, T, H, d].
-        k: keys [B, K, S, d]; H must be a multiple of K.
-        v: values [B, K, S, d].
-        allowed: which keys each query may read [B, T, S]. A query that may read none
-            gets a finite, meaningless average.
-
-    Returns:
-        Outputs [B, T, H, d].
+        q: queries; H must be a multiple of K.
+        k: keys.
+        v: values.
+        allowed: which keys each query may read. A query that may read none gets a
+            finite, meaningless average.
     """
     batch, length, heads, dim = q.shape
     groups = k.shape[1]
@@ -130,14 +145,19 @@ def attention(
     return out.transpose(0, 3, 1, 2, 4).reshape(batch, length, heads, dim)
 
 
-def _attend(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array) -> jax.Array:
-    """Attention with q [B, K, G, T, d], k and v [B, K, S, d], allowed [B, T, S]."""
+def _attend(
+    q: Float[Array, "B K G T d"],
+    k: Float[Array, "B K S d"],
+    v: Float[Array, "B K S d"],
+    allowed: Bool[Array, "B T S"],
+) -> Float[Array, "B K G T d"]:
+    """Attention, the heads of a group side by side."""
     batch, groups, shared, length, dim = q.shape
     # The heads of a group are folded into rows: one matrix product per (row, group).
     flat = q.reshape(batch, groups, shared * length, dim)
     scores = jnp.einsum("bkqd,bksd->bkqs", flat, k, preferred_element_type=jnp.float32)
     scores = scores.reshape(batch, groups, shared, length, -1)
-    scores = jnp.where(allowed[:, None, None], scores, jnp.finfo(jnp.float32).min)
+    scores = jnp.where(allowed[:, None, None], scores, float_info(jnp.float32).min)
     weights = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
     weights = weights.reshape(batch, groups, shared * length, -1)
     return jnp.einsum("bkqs,bksd->bkqd", weights, v).reshape(q.shape)

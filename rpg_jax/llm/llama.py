@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from rpg_jax.llm.config import LlamaConfig
+from rpg_jax.llm.config import (
+    ConfigError,
+    ModelConfig,
+    check_type,
+    common_fields,
+    reject,
+    rope_fields,
+    shared_json,
+)
 from rpg_jax.llm.layers import apply_rotary, linear, rms_norm, swiglu
 from rpg_jax.llm.transformer import (
     Context,
@@ -16,6 +26,42 @@ from rpg_jax.llm.transformer import (
     TensorSpec,
     cached_attention,
 )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LlamaConfig(ModelConfig):
+    """Dimensions of a Llama-family decoder (Llama, SmolLM2)."""
+
+    model_type: ClassVar[str] = "llama"
+
+    @classmethod
+    def from_hf_json(cls, raw: Mapping[str, Any]) -> LlamaConfig:
+        """Read the dictionary in a Llama ``config.json``.
+
+        Raises:
+            ConfigError: a dimension is missing or a feature is not implemented.
+        """
+        check_type(raw, ("llama",))
+        reject(raw, ("attention_bias", "mlp_bias"))
+        dims = common_fields(raw)
+        heads = dims["num_attention_heads"]
+        dims.setdefault("num_key_value_heads", heads)
+        dims.setdefault("head_dim", dims["hidden_size"] // heads)
+        rope = rope_fields(raw, default_factor=1.0)
+        if rope["partial_rotary_factor"] != 1.0:
+            raise ConfigError("partial rotary embeddings are not implemented for Llama")
+        return cls(**dims, rope_theta=rope["rope_theta"])
+
+    def to_hf_json(self) -> dict[str, Any]:
+        """The ``config.json`` that transformers reads back as the same model."""
+        return {
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            **shared_json(self),
+            "attention_bias": False,
+            "mlp_bias": False,
+            "rope_parameters": {"rope_type": "default", "rope_theta": self.rope_theta},
+        }
 
 
 def layer_specs(config: LlamaConfig, layer_type: str) -> Params:
@@ -50,10 +96,10 @@ def layer(
     config: LlamaConfig,
     layer_type: str,
     p: Params,
-    x: jax.Array,
+    x: Float[Array, "B T D"],
     cache: Any,
     context: Context,
-) -> tuple[jax.Array, Any]:
+) -> tuple[Float[Array, "B T D"], Any]:
     """x + attention(norm(x)), then x + mlp(norm(x))."""
     del layer_type
     batch, length, _ = x.shape
@@ -77,18 +123,20 @@ def layer(
 
 def layer_cache(
     config: LlamaConfig, layer_type: str, batch: int, length: int, dtype: Any
-) -> dict[str, jax.Array]:
+) -> dict[str, Array]:
     """Keys and values of one layer."""
     del layer_type
     shape = (batch, config.num_key_value_heads, length, config.head_dim)
     return {"k": jnp.zeros(shape, dtype), "v": jnp.zeros(shape, dtype)}
 
 
-def _final_norm(config: LlamaConfig, x: jax.Array, weight: jax.Array) -> jax.Array:
+def _final_norm(config: LlamaConfig, x: Array, weight: Array) -> Array:
     return rms_norm(x, weight, eps=config.rms_norm_eps)
 
 
 FAMILY = Family(
+    config=LlamaConfig,
+    model_types=("llama",),
     layer_specs=layer_specs,
     layer=layer,
     layer_cache=layer_cache,

@@ -5,21 +5,25 @@ policy exactly (Hu et al. 2021). A full fine-tune of 4.2 B parameters holds abou
 of masters, moments and gradients; rank 32 holds about 1 GB.
 """
 
+from __future__ import annotations
+
 import math
 import re
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
 
 # The large projections of attention, DeltaNet and the MLP.
 DEFAULT_TARGETS = r"_proj$|^in_proj_(qkv|z)$"
 
-Adapters = dict[str, dict[str, jax.Array]]
+Adapter = dict[str, Array]  # lora_a [..., in, r] and lora_b [..., r, out]
+Adapters = dict[str, Adapter]  # by path
 
 
 def init(
-    key: jax.Array, params: Any, *, rank: int, targets: str = DEFAULT_TARGETS
+    key: PRNGKeyArray, params: Any, *, rank: int, targets: str = DEFAULT_TARGETS
 ) -> Adapters:
     """Fresh adapters for every layer kernel whose name matches.
 
@@ -69,7 +73,7 @@ def attach(params: Any, adapters: Adapters, *, alpha: float) -> Any:
         KeyError: an adapter names a kernel that the model does not have.
     """
 
-    def put(kernel: jax.Array, adapter: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    def put(kernel: Array, adapter: Adapter) -> dict[str, Array]:
         return {
             "kernel": jax.lax.stop_gradient(kernel),
             "lora_a": adapter["lora_a"],
@@ -86,16 +90,18 @@ def merge(params: Any, adapters: Adapters, *, alpha: float) -> Any:
     updates are partly lost, which is why sampling during training uses `attach`.
     """
 
-    def put(kernel: jax.Array, adapter: dict[str, jax.Array]) -> jax.Array:
+    def put(kernel: Array, adapter: Adapter) -> Array:
         a, b = adapter["lora_a"], adapter["lora_b"] * _scale(adapter, alpha)
         update = jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
-        return (kernel.astype(jnp.float32) + update).astype(kernel.dtype)
+        total: Array = kernel.astype(jnp.float32) + update
+        return total.astype(kernel.dtype)
 
     return _edit(params, adapters, put)
 
 
-def _scale(adapter: dict[str, jax.Array], alpha: float) -> jax.Array:
-    return jnp.float32(alpha / adapter["lora_a"].shape[-1])
+def _scale(adapter: Adapter, alpha: float) -> Float[Array, ""]:
+    scale: Array = jnp.float32(alpha / adapter["lora_a"].shape[-1])
+    return scale
 
 
 def _edit(params: Any, adapters: Adapters, put: Any) -> Any:

@@ -1,14 +1,17 @@
 """What one PPO update measured, and the warnings that follow from it."""
 
+from __future__ import annotations
+
 import warnings
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from rpg_jax.llm import optim
-from rpg_jax.llm.batch import PPOBatch
+from rpg_jax.llm.batch import DeviceBatch
 from rpg_jax.llm.hyper import PPOHyper
 from rpg_jax.llm.objective import Sums
 
@@ -21,20 +24,20 @@ class PPOMetrics(NamedTuple):
     with one minibatch has ratio 1 exactly.
     """
 
-    loss: np.ndarray
-    kl_ref: np.ndarray
-    entropy: np.ndarray
-    value_loss: np.ndarray
-    ratio_mean: np.ndarray
-    ratio_max: np.ndarray
-    clip_share: np.ndarray
-    approx_kl: np.ndarray
-    grad_norm: np.ndarray
-    critic_grad_norm: np.ndarray
-    changed: np.ndarray
-    changed_compute: np.ndarray
-    skipped: np.ndarray
-    nonfinite: np.ndarray
+    loss: Float[np.ndarray, " passes"]
+    kl_ref: Float[np.ndarray, " passes"]
+    entropy: Float[np.ndarray, " passes"]
+    value_loss: Float[np.ndarray, " passes"]
+    ratio_mean: Float[np.ndarray, " passes"]
+    ratio_max: Float[np.ndarray, " passes"]
+    clip_share: Float[np.ndarray, " passes"]
+    approx_kl: Float[np.ndarray, " passes"]
+    grad_norm: Float[np.ndarray, " passes"]
+    critic_grad_norm: Float[np.ndarray, " passes"]
+    changed: Float[np.ndarray, " passes"]
+    changed_compute: Float[np.ndarray, " passes"]
+    skipped: Float[np.ndarray, " passes"]
+    nonfinite: Float[np.ndarray, " passes"]
     mismatch_mean: float
     mismatch_max: float
     mismatch_sequence: float
@@ -58,18 +61,18 @@ class EpochInfo(NamedTuple):
 
     sums: Sums
     steps: dict[str, optim.StepInfo]
-    loss: jax.Array
+    loss: Float[Array, ""]
 
 
 @jax.jit
-def row_totals(batch: PPOBatch) -> tuple[jax.Array, jax.Array]:
+def row_totals(batch: DeviceBatch) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Number of rows that take part, and their mean reward."""
     alive = jnp.any(batch.completion_mask, axis=1)
     rows = jnp.sum(alive, dtype=jnp.float32)
     return rows, jnp.sum(jnp.where(alive, batch.reward, 0)) / jnp.maximum(rows, 1)
 
 
-def collect(batch: PPOBatch, infos: list[EpochInfo]) -> PPOMetrics:
+def collect(batch: DeviceBatch, infos: list[EpochInfo]) -> PPOMetrics:
     """Bring the measurements of an update's passes to the host."""
     rows, reward_mean = row_totals(batch)
     stacked = jax.tree.map(
@@ -112,8 +115,8 @@ def nothing() -> PPOMetrics:
         RuntimeWarning,
         stacklevel=3,
     )
-    zeros = {name: np.zeros(1) for name in PPOMetrics._fields[:-6]}
-    return PPOMetrics(**zeros, **dict.fromkeys(PPOMetrics._fields[-6:], 0))
+    zeros = (np.zeros(1) for _ in PPOMetrics._fields[:-6])
+    return PPOMetrics._make([*zeros, *(0 for _ in PPOMetrics._fields[-6:])])
 
 
 def warn_if_wrong(hyper: PPOHyper, metrics: PPOMetrics) -> None:

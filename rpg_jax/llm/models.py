@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from rpg_jax.llm import llama, qwen3_5, transformer
-from rpg_jax.llm.config import LlamaConfig, ModelConfig, Qwen35Config
-from rpg_jax.llm.transformer import Family, Params, TensorSpec
+from rpg_jax.llm import transformer
+from rpg_jax.llm.config import ModelConfig
+from rpg_jax.llm.families import family_of
+from rpg_jax.llm.transformer import Params, TensorSpec
 
 
 class Model(NamedTuple):
@@ -24,20 +26,11 @@ class Model(NamedTuple):
 
     config: ModelConfig
     init: Callable[..., Params]  # (key, dtype=float32) -> params
-    forward: Callable[..., tuple[jax.Array, transformer.Cache | None]]
-    head_weight: Callable[[Params], jax.Array]  # params -> [V, D]
-    logits: Callable[[Params, jax.Array], jax.Array]  # hidden -> float32 [..., V]
+    forward: Callable[..., tuple[Array, transformer.Cache | None]]
+    head_weight: Callable[[Params], Array]  # params -> [V, D]
+    logits: Callable[[Params, Array], Array]  # hidden -> float32 [..., V]
     init_cache: Callable[..., transformer.Cache]  # (batch, length, dtype)
     unstack: Callable[[Params], Params]  # one tree per layer, for decoding
-
-
-def family_of(config: ModelConfig) -> Family:
-    """The family that implements a configuration."""
-    if isinstance(config, Qwen35Config):
-        return qwen3_5.FAMILY
-    if isinstance(config, LlamaConfig):
-        return llama.FAMILY
-    raise TypeError(f"not a model configuration: {type(config).__name__}")
 
 
 @functools.lru_cache(maxsize=64)
@@ -45,10 +38,14 @@ def model_for(config: ModelConfig) -> Model:
     """The functions of the model that ``config`` describes (cached: safe under jit)."""
     family = family_of(config)
 
-    def head_weight(params: Params) -> jax.Array:
-        return params["embed"] if config.tie_word_embeddings else params["lm_head"]
+    def head_weight(params: Params) -> Float[Array, "V D"]:
+        name = "embed" if config.tie_word_embeddings else "lm_head"
+        weight: Array = params[name]
+        return weight
 
-    def logits(params: Params, hidden: jax.Array) -> jax.Array:
+    def logits(
+        params: Params, hidden: Float[Array, "*batch D"]
+    ) -> Float[Array, "*batch V"]:
         head = head_weight(params).astype(hidden.dtype)
         return jnp.einsum(
             "...d,vd->...v", hidden, head, preferred_element_type=jnp.float32
@@ -112,7 +109,7 @@ def count_parameters(config: ModelConfig) -> int:
 
 
 def init_params(
-    config: ModelConfig, key: jax.Array, dtype: Any = jnp.float32
+    config: ModelConfig, key: PRNGKeyArray, dtype: Any = jnp.float32
 ) -> Params:
     """Random parameters: matrices in ``dtype``, norms and decay vectors in float32.
 
@@ -131,13 +128,14 @@ def init_params(
         )
         for i, spec in enumerate(specs)
     ]
-    return jax.tree.unflatten(treedef, leaves)
+    params: Params = jax.tree.unflatten(treedef, leaves)
+    return params
 
 
 @functools.partial(jax.jit, static_argnames=("shape", "kind", "dtype", "scale"))
 def _init_leaf(
-    key: jax.Array, *, shape: tuple[int, ...], kind: str, dtype: Any, scale: float
-) -> jax.Array:
+    key: PRNGKeyArray, *, shape: tuple[int, ...], kind: str, dtype: Any, scale: float
+) -> Array:
     if kind in ("kernel", "embedding"):
         return (scale * jax.random.normal(key, shape)).astype(dtype)
     if kind == "conv":

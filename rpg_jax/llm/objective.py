@@ -1,52 +1,55 @@
 """What PPO minimises on one microbatch, and what it measures on the way."""
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
 
 from rpg_jax import losses
 from rpg_jax.llm import lora, optim
-from rpg_jax.llm.batch import PPOBatch
+from rpg_jax.llm.batch import DeviceBatch
 from rpg_jax.llm.head import MaskTable, token_log_probs
 from rpg_jax.llm.hyper import PPOHyper
 from rpg_jax.llm.models import Model
 
 
 class Scores(NamedTuple):
-    """Per-token outputs of one forward pass, `[b, L]` float32."""
+    """Per-token outputs of one forward pass."""
 
-    log_prob: jax.Array
-    entropy: jax.Array
-    value: jax.Array
+    log_prob: Float[Array, "b L"]
+    entropy: Float[Array, "b L"]
+    value: Float[Array, "b L"]
 
 
 class Fixed(NamedTuple):
-    """What a batch is judged against: constants of the update, `[B, L]` float32."""
+    """What a batch is judged against: constants of the update."""
 
-    old_log_prob: jax.Array
-    ref_log_prob: jax.Array
-    old_value: jax.Array
-    advantage: jax.Array
-    target: jax.Array
+    old_log_prob: Float[Array, "B L"]
+    ref_log_prob: Float[Array, "B L"]
+    old_value: Float[Array, "B L"]
+    advantage: Float[Array, "B L"]
+    target: Float[Array, "B L"]
 
 
 class Sums(NamedTuple):
     """Sums over tokens (or maxima), so that microbatches add up to the batch."""
 
-    tokens: jax.Array
-    loss: jax.Array
-    kl_ref: jax.Array
-    entropy: jax.Array
-    value_loss: jax.Array
-    ratio: jax.Array
-    clipped: jax.Array
-    approx_kl: jax.Array
-    mismatch: jax.Array
-    nonfinite: jax.Array
-    ratio_max: jax.Array
-    mismatch_max: jax.Array
-    mismatch_sequence: jax.Array
+    tokens: Float[Array, ""]
+    loss: Float[Array, ""]
+    kl_ref: Float[Array, ""]
+    entropy: Float[Array, ""]
+    value_loss: Float[Array, ""]
+    ratio: Float[Array, ""]
+    clipped: Float[Array, ""]
+    approx_kl: Float[Array, ""]
+    mismatch: Float[Array, ""]
+    nonfinite: Float[Array, ""]
+    ratio_max: Float[Array, ""]
+    mismatch_max: Float[Array, ""]
+    mismatch_sequence: Float[Array, ""]
 
 
 _MAXIMA = ("ratio_max", "mismatch_max", "mismatch_sequence")
@@ -80,8 +83,8 @@ def score(
     policy: Any,
     critic: Any,
     frozen: Any,
-    rows: PPOBatch,
-    mask_table: jax.Array | None,
+    rows: DeviceBatch,
+    mask_table: Bool[Array, "M V"] | None,
 ) -> Scores:
     """Log-probability, entropy and value at each completion token.
 
@@ -95,7 +98,9 @@ def score(
         mask_table: the batch's logit masks, or None.
     """
     hidden = _features(model, hyper, policy, rows)
-    mask = None if mask_table is None else MaskTable(mask_table, rows.mask_index)
+    mask = None
+    if mask_table is not None and rows.mask_index is not None:
+        mask = MaskTable(mask_table, rows.mask_index)
     head = token_log_probs(
         hidden,
         model.head_weight(policy),
@@ -123,8 +128,10 @@ def init_critic(hyper: PPOHyper, trunk: Any, width: int) -> Any:
     return {"head": head, "trunk": trunk if hyper.critic_trunk == "own" else None}
 
 
-def _features(model: Model, hyper: PPOHyper, params: Any, rows: PPOBatch) -> jax.Array:
-    """Hidden states `[b, L, D]` from which each completion token is predicted."""
+def _features(
+    model: Model, hyper: PPOHyper, params: Any, rows: DeviceBatch
+) -> Float[Array, "b L D"]:
+    """Hidden states from which each completion token is predicted."""
     tokens = jnp.concatenate([rows.prompt, rows.completion], axis=1)
     mask = jnp.concatenate([rows.prompt_mask, rows.completion_mask], axis=1)
     hidden, _ = model.forward(
@@ -138,8 +145,10 @@ def _features(model: Model, hyper: PPOHyper, params: Any, rows: PPOBatch) -> jax
     return hidden[:, start : start + rows.completion.shape[1]]
 
 
-def row_rewards(hyper: PPOHyper, rows: PPOBatch, fixed: Fixed) -> jax.Array:
-    """Reward per token `[B, L]`: all on the last one, less the KL if it is charged."""
+def row_rewards(
+    hyper: PPOHyper, rows: DeviceBatch, fixed: Fixed
+) -> Float[Array, "B L"]:
+    """Reward per token: all on the last one, less the KL if it is charged."""
     mask = rows.completion_mask
     last = mask & ~jnp.pad(mask[:, 1:], ((0, 0), (0, 1)))
     reward = jnp.where(last, rows.reward[:, None], 0.0)
@@ -149,7 +158,7 @@ def row_rewards(hyper: PPOHyper, rows: PPOBatch, fixed: Fixed) -> jax.Array:
     return reward
 
 
-def advantages(hyper: PPOHyper, rows: PPOBatch, fixed: Fixed) -> Fixed:
+def advantages(hyper: PPOHyper, rows: DeviceBatch, fixed: Fixed) -> Fixed:
     """Advantages and value targets of a whole batch.
 
     Leave-one-out: A_i = R_i - mean of the other members of the group, the same for each
@@ -180,12 +189,12 @@ def loss(
     hyper: PPOHyper,
     trainable: Any,
     frozen: Any,
-    rows: PPOBatch,
-    mask_table: jax.Array | None,
+    rows: DeviceBatch,
+    mask_table: Bool[Array, "M V"] | None,
     fixed: Fixed,
-    first: jax.Array,
-    normalizer: jax.Array,
-) -> tuple[jax.Array, tuple[Sums, jax.Array]]:
+    first: Bool[Array, ""],
+    normalizer: Float[Array, ""],
+) -> tuple[Float[Array, ""], tuple[Sums, Float[Array, "b L"]]]:
     r"""PPO's loss on one microbatch.
 
     .. math:: \frac{1}{N L} \sum_{i,t} -\min(w A, \mathrm{clip}(w) A)
@@ -204,32 +213,51 @@ def loss(
         normalizer: N * L of the whole optimizer step, so that microbatches add up.
 
     Returns:
-        Loss and `(Sums, log_prob [b, L])`.
+        Loss and `(Sums, log_prob)`.
     """
     policy = policy_tree(hyper, trainable["policy"], frozen)
     scores = score(model, hyper, policy, trainable["critic"], frozen, rows, mask_table)
-    mask = rows.completion_mask
     constant = jax.lax.stop_gradient(scores)
     old = jnp.where(first, constant.log_prob, fixed.old_log_prob)
     total, info = losses.ppo_clip_loss(
         scores.log_prob,
         old,
         fixed.advantage,
-        mask,
+        rows.completion_mask,
         clip_eps=hyper.clip_eps,
         clip_eps_high=hyper.clip_eps_high,
         normalizer=normalizer,
     )
+    terms = _terms(hyper, scores, rows.completion_mask, fixed)
+    if hyper.uses_reference and not hyper.kl_in_reward:
+        total = total + hyper.kl_coef * terms.kl_ref / normalizer
+    if hyper.entropy_coef:
+        total = total - hyper.entropy_coef * terms.entropy / normalizer
+    sums = _sums(rows, old, info, total * normalizer, terms)
+    # Policy and critic share no trained weight, so one sum has both their gradients.
+    return total + terms.value_loss / normalizer, (
+        jax.lax.stop_gradient(sums),
+        constant.log_prob,
+    )
+
+
+class _Terms(NamedTuple):
+    """What is added to the clipped surrogate, summed over tokens."""
+
+    entropy: Float[Array, ""]
+    kl_ref: Float[Array, ""]
+    value_loss: Float[Array, ""]
+
+
+def _terms(
+    hyper: PPOHyper, scores: Scores, mask: Bool[Array, "b L"], fixed: Fixed
+) -> _Terms:
     entropy = losses.masked_sum(scores.entropy, mask)
-    kl = jnp.float32(0)
+    kl: Array = jnp.float32(0)
     if hyper.uses_reference:
         per_token = losses.kl_estimate(scores.log_prob, fixed.ref_log_prob, mask)
         kl = losses.masked_sum(per_token, mask)
-        if not hyper.kl_in_reward:
-            total = total + hyper.kl_coef * kl / normalizer
-    if hyper.entropy_coef:
-        total = total - hyper.entropy_coef * entropy / normalizer
-    value_loss = jnp.float32(0)
+    value_loss: Array = jnp.float32(0)
     if hyper.uses_critic:
         value_loss = losses.value_clip_loss(
             scores.value,
@@ -239,14 +267,25 @@ def loss(
             clip_eps=hyper.value_clip,
             normalizer=1.0,
         )
+    return _Terms(entropy, kl, value_loss)
+
+
+def _sums(
+    rows: DeviceBatch,
+    old: Float[Array, "b L"],
+    info: losses.PPOInfo,
+    total: Float[Array, ""],
+    terms: _Terms,
+) -> Sums:
+    mask = rows.completion_mask
     tokens = jnp.sum(mask, dtype=jnp.float32)
     gap = jnp.where(mask, old - rows.sampler_log_prob, 0.0)
-    sums = Sums(
+    return Sums(
         tokens=tokens,
-        loss=total * normalizer,
-        kl_ref=kl,
-        entropy=entropy,
-        value_loss=value_loss,
+        loss=total,
+        kl_ref=terms.kl_ref,
+        entropy=terms.entropy,
+        value_loss=terms.value_loss,
         ratio=info.ratio_mean * tokens,
         clipped=info.clip_fraction * tokens,
         approx_kl=info.approx_kl * tokens,
@@ -255,11 +294,6 @@ def loss(
         ratio_max=info.ratio_max,
         mismatch_max=jnp.max(jnp.abs(gap), initial=0.0),
         mismatch_sequence=jnp.max(jnp.abs(jnp.sum(gap, axis=1)), initial=0.0),
-    )
-    # Policy and critic share no trained weight, so one sum has both their gradients.
-    return total + value_loss / normalizer, (
-        jax.lax.stop_gradient(sums),
-        constant.log_prob,
     )
 
 

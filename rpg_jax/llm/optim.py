@@ -6,11 +6,14 @@ almost every change away (bfloat16 resolves 1 part in 256), which is why the sha
 weights that changed is a metric of its own.
 """
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import Array, Float, Int, PyTree
 
 # Per-channel parameters (norms, decays, biases): neither decayed nor rounded.
 _VECTORS = ("norm", "bias", "A_log")
@@ -27,10 +30,10 @@ class StepInfo(NamedTuple):
         skipped: 1 where the gradient was not finite and nothing was changed.
     """
 
-    grad_norm: jax.Array
-    changed: jax.Array
-    changed_compute: jax.Array
-    skipped: jax.Array
+    grad_norm: Float[Array, ""]
+    changed: Float[Array, ""]
+    changed_compute: Float[Array, ""]
+    skipped: Int[Array, ""]
 
 
 def adamw(
@@ -67,13 +70,13 @@ def adamw(
     )
 
 
-def is_matrix(path: tuple) -> bool:
+def is_matrix(path: tuple[Any, ...]) -> bool:
     """Whether the leaf at a tree path is a matrix, not a norm, bias or decay."""
     name = jax.tree_util.keystr(path)
     return not any(word in name for word in _VECTORS)
 
 
-def decay_mask(params: Any) -> Any:
+def decay_mask(params: PyTree) -> PyTree:
     """True where weight decay applies: matrices other than the short convolution."""
     return jax.tree_util.tree_map_with_path(
         lambda path, _: is_matrix(path) and "conv" not in jax.tree_util.keystr(path),
@@ -81,12 +84,12 @@ def decay_mask(params: Any) -> Any:
     )
 
 
-def to_masters(params: Any) -> Any:
+def to_masters(params: PyTree) -> PyTree:
     """Every leaf as float32."""
     return jax.tree.map(lambda leaf: leaf.astype(jnp.float32), params)
 
 
-def compute_view(params: Any, dtype: Any) -> Any:
+def compute_view(params: PyTree, dtype: Any) -> PyTree:
     """Matrices rounded to `dtype`, norms and decays untouched.
 
     Casting early gives the forward pass the very numbers that it would get by casting
@@ -99,12 +102,12 @@ def compute_view(params: Any, dtype: Any) -> Any:
 
 def step(
     optimizer: optax.GradientTransformation,
-    params: Any,
-    opt_state: Any,
-    grads: Any,
+    params: PyTree,
+    opt_state: PyTree,
+    grads: PyTree,
     *,
     compute_dtype: Any = jnp.float32,
-) -> tuple[Any, Any, StepInfo]:
+) -> tuple[PyTree, PyTree, StepInfo]:
     """One optimizer step that never lets a NaN or infinity into the weights.
 
     Args:
@@ -138,21 +141,23 @@ def step(
     return new_params, new_state, info
 
 
-def global_norm(tree: Any) -> jax.Array:
+def global_norm(tree: PyTree) -> Float[Array, ""]:
     """Euclidean norm of all leaves together, float32."""
-    squares = [
-        jnp.sum(jnp.square(x.astype(jnp.float32))) for x in jax.tree.leaves(tree)
-    ]
-    return jnp.sqrt(sum(squares, start=jnp.float32(0)))
+    leaves: list[Array] = jax.tree.leaves(tree)
+    squares = [jnp.sum(jnp.square(x.astype(jnp.float32))) for x in leaves]
+    total: Array = sum(squares, start=jnp.float32(0))
+    return jnp.sqrt(total)
 
 
-def changed_share(old: Any, new: Any, dtype: Any) -> jax.Array:
+def changed_share(old: PyTree, new: PyTree, dtype: Any) -> Float[Array, ""]:
     """Share of weights that differ between two trees once both are cast to `dtype`."""
 
-    def count(a: jax.Array, b: jax.Array) -> jax.Array:
+    def count(a: Array, b: Array) -> Array:
         differs = a.astype(dtype) != b.astype(dtype)
-        return jnp.mean(differs, dtype=jnp.float32) * jnp.float32(a.size)
+        size: Array = jnp.float32(a.size)
+        return jnp.mean(differs, dtype=jnp.float32) * size
 
     counts = jax.tree.leaves(jax.tree.map(count, old, new))
     total = sum(leaf.size for leaf in jax.tree.leaves(old))
-    return sum(counts, start=jnp.float32(0)) / jnp.float32(max(1, total))
+    changed: Array = sum(counts, start=jnp.float32(0)) / jnp.float32(max(1, total))
+    return changed

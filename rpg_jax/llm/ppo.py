@@ -9,6 +9,8 @@ is a function of `(state, batch)` alone: a recorded batch replays it bit for bit
 it runs under jit on one device or on a mesh; microbatches bound its memory.
 """
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,9 +18,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from rpg_jax.llm import lora, objective, optim, sharding
-from rpg_jax.llm.batch import PPOBatch, in_vocabulary, pad_rows
+from rpg_jax.llm.batch import DeviceBatch, PPOBatch, in_vocabulary, pad_rows
 from rpg_jax.llm.config import ModelConfig
 from rpg_jax.llm.epoch import (
     Setup,
@@ -43,7 +46,7 @@ class PPOState(NamedTuple):
     """Everything that an update changes, and the frozen weights that it does not.
 
     Attributes:
-        step: int32 [], updates done.
+        step: updates done.
         key: typed PRNG key, split once per update.
         params: `{"policy": float32 masters or adapters, "critic": ... or None}`.
         opt_state: AdamW state, `{"policy": ..., "critic": ... or None}`.
@@ -51,11 +54,11 @@ class PPOState(NamedTuple):
             None. Checkpoints leave it out: it comes back with the pretrained weights.
     """
 
-    step: jax.Array
-    key: jax.Array
-    params: Any
-    opt_state: Any
-    frozen: Any
+    step: Int[Array, ""]
+    key: PRNGKeyArray
+    params: PyTree
+    opt_state: PyTree
+    frozen: PyTree
 
 
 class PPO(NamedTuple):
@@ -71,11 +74,11 @@ class PPO(NamedTuple):
         score: `(state, batch) -> Scores`, the trainer's own forward pass.
     """
 
-    init: Callable[[jax.Array, Any], PPOState]
-    update: Callable[[PPOState, PPOBatch], tuple[PPOState, PPOMetrics]]
-    policy_params: Callable[[PPOState], Any]
-    export_params: Callable[[PPOState], Any]
-    score: Callable[[PPOState, PPOBatch], Scores]
+    init: Callable[[PRNGKeyArray, PyTree], PPOState]
+    update: Callable[[PPOState, PPOBatch[Any]], tuple[PPOState, PPOMetrics]]
+    policy_params: Callable[[PPOState], PyTree]
+    export_params: Callable[[PPOState], PyTree]
+    score: Callable[[PPOState, PPOBatch[Any]], Scores]
 
 
 def make_ppo(
@@ -115,14 +118,14 @@ def make_ppo(
     )
 
 
-def _init(setup: Setup, key: jax.Array, params: Any) -> PPOState:
+def _init(setup: Setup, key: PRNGKeyArray, params: Any) -> PPOState:
     """State at the start policy; see `PPO.init`."""
     hyper, mesh = setup.hyper, setup.mesh
 
-    def build(key: jax.Array, params: Any) -> PPOState:
+    def build(key: PRNGKeyArray, params: Any) -> PPOState:
         key, policy_key, critic_key = jax.random.split(key, 3)
 
-        def fresh(k: jax.Array) -> Any:
+        def fresh(k: PRNGKeyArray) -> Any:
             if hyper.lora_rank:
                 return lora.init(
                     k, params, rank=hyper.lora_rank, targets=hyper.lora_targets
@@ -147,12 +150,15 @@ def _init(setup: Setup, key: jax.Array, params: Any) -> PPOState:
             frozen=objective.compute_view(hyper, params) if keeps else None,
         )
 
+    state: PPOState
     if mesh is None:
-        return jax.jit(build)(key, params)
+        state = jax.jit(build)(key, params)
+        return state
     shardings = sharding.tree_shardings(jax.eval_shape(build, key, params), mesh)
     params = sharding.place(params, sharding.tree_shardings(params, mesh))
     key = sharding.place(key, sharding.replicated(mesh))
-    return jax.jit(build, out_shardings=shardings)(key, params)
+    state = jax.jit(build, out_shardings=shardings)(key, params)
+    return state
 
 
 def _policy_params(setup: Setup, state: PPOState) -> Any:
@@ -176,13 +182,15 @@ def _merged(hyper: PPOHyper, policy: Any, frozen: Any) -> Any:
     return lora.merge(optim.to_masters(frozen), policy, alpha=hyper.lora_alpha)
 
 
-def _prepare(setup: Setup, batch: PPOBatch) -> PPOBatch:
+def _prepare(setup: Setup, batch: PPOBatch[Any]) -> DeviceBatch:
     """Whole minibatches of whole microbatches, on the devices."""
     hyper, mesh = setup.hyper, setup.mesh
     batch = in_vocabulary(batch, setup.model.config.vocab_size)
     batch = pad_rows(batch, hyper.microbatch * hyper.minibatches)
+    rows: DeviceBatch
     if mesh is None:
-        return jax.tree.map(jnp.asarray, batch)
+        rows = jax.tree.map(jnp.asarray, batch)
+        return rows
     table = batch.mask_table
     rows = sharding.place(
         batch._replace(mask_table=None), sharding.batch_sharding(mesh)
@@ -192,21 +200,22 @@ def _prepare(setup: Setup, batch: PPOBatch) -> PPOBatch:
     return rows._replace(mask_table=table)
 
 
-def _score(setup: Setup, state: PPOState, batch: PPOBatch) -> Scores:
+def _score(setup: Setup, state: PPOState, batch: PPOBatch[Any]) -> Scores:
     rows = batch.reward.shape[0]
     policy = _policy_params(setup, state)
     scores = score_rows(
         setup, policy, state.params["critic"], state.frozen, _prepare(setup, batch)
     )
-    return jax.tree.map(lambda x: x[:rows], scores)
+    kept: Scores = jax.tree.map(lambda x: x[:rows], scores)
+    return kept
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _advantages(setup: Setup, batch: PPOBatch, fixed: Fixed) -> Fixed:
+def _advantages(setup: Setup, batch: DeviceBatch, fixed: Fixed) -> Fixed:
     return objective.advantages(setup.hyper, batch, fixed)
 
 
-def _fixed(setup: Setup, state: PPOState, batch: PPOBatch) -> Fixed:
+def _fixed(setup: Setup, state: PPOState, batch: DeviceBatch) -> Fixed:
     """Everything that stays constant while the weights move."""
     hyper = setup.hyper
     blank = jnp.zeros_like(batch.sampler_log_prob)
@@ -219,11 +228,12 @@ def _fixed(setup: Setup, state: PPOState, batch: PPOBatch) -> Fixed:
         policy = _policy_params(setup, state)
         scores = score_rows(setup, policy, state.params["critic"], state.frozen, batch)
         fixed = fixed._replace(old_log_prob=scores.log_prob, old_value=scores.value)
-    return _advantages(setup, batch, fixed)
+    judged: Fixed = _advantages(setup, batch, fixed)
+    return judged
 
 
 def _update(
-    setup: Setup, run: Callable[..., Any], state: PPOState, batch: PPOBatch
+    setup: Setup, run: Callable[..., Any], state: PPOState, given: PPOBatch[Any]
 ) -> tuple[PPOState, PPOMetrics]:
     """One PPO update; see `PPO.update`.
 
@@ -231,7 +241,7 @@ def _update(
     gradient was not finite and its step was skipped.
     """
     hyper = setup.hyper
-    batch = _prepare(setup, batch)
+    batch = _prepare(setup, given)
     key, shuffle_key = _split_key(state.key)
     if not int(row_totals(batch)[0]):
         # Not even momentum or weight decay may act on no evidence.
@@ -267,6 +277,6 @@ _fold_in = jax.jit(jax.random.fold_in)
 
 
 @jax.jit
-def _split_key(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _split_key(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray]:
     new, sub = jax.random.split(key)
     return new, sub

@@ -14,18 +14,20 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from rpg_jax.llm.config import ModelConfig
 from rpg_jax.llm.decoding import (
     Knobs,
     Plan,
+    State,
     decode_until,
     decoding_weights,
     few_rows_on_cpu,
     prefill,
 )
+from rpg_jax.llm.grammar import Grammar, choice_grammar, mask_table
 from rpg_jax.llm.head import MaskTable
-from rpg_jax.llm.menus import Grammar, choice_grammar, mask_table
 from rpg_jax.llm.transformer import Params
 
 __all__ = [
@@ -43,20 +45,20 @@ class Completions(NamedTuple):
     """What was sampled; one row per prompt and sample, prompts outermost.
 
     Attributes:
-        tokens: int32 [B, L], ``pad_id`` after the end.
-        log_probs: float32 [B, L], of the distribution sampled from; 0 after the end.
-        mask: bool [B, L], True for sampled tokens, the stop token included.
-        finished: bool [B], a stop token was sampled.
-        truncated: bool [B], the length ran out first.
+        tokens: ids, ``pad_id`` after the end.
+        log_probs: of the distribution sampled from, nats; 0 after the end.
+        mask: True for sampled tokens, the stop token included.
+        finished: a stop token was sampled.
+        truncated: the length ran out first.
         logit_mask: which tokens were allowed at each place, for the trainer.
     """
 
-    tokens: jax.Array
-    log_probs: jax.Array
-    mask: jax.Array
-    finished: jax.Array
-    truncated: jax.Array
-    logit_mask: MaskTable | None = None
+    tokens: Int[Array, "B L"]
+    log_probs: Float[Array, "B L"]
+    mask: Bool[Array, "B L"]
+    finished: Bool[Array, " B"]
+    truncated: Bool[Array, " B"]
+    logit_mask: MaskTable[Array] | None = None
 
 
 class Progress(NamedTuple):
@@ -69,11 +71,11 @@ class Progress(NamedTuple):
 
 
 def sample(
-    key: jax.Array,
+    key: PRNGKeyArray,
     params: Params,
     config: ModelConfig,
-    prompts: jax.Array,
-    prompt_mask: jax.Array,
+    prompts: Int[ArrayLike, "P T"],
+    prompt_mask: Bool[ArrayLike, "P T"],
     *,
     max_new_tokens: int,
     num_samples: int = 1,
@@ -81,25 +83,58 @@ def sample(
     top_k: int | None = None,
     top_p: float | None = None,
     presence_penalty: float = 0.0,
-    logit_mask: jax.Array | Grammar | None = None,
+    logit_mask: Bool[ArrayLike, "*P V"] | Grammar | None = None,
     stop_ids: Sequence[int] | None = None,
     pad_id: int | None = None,
-    rows: jax.Array | None = None,
+    rows: Int[ArrayLike, " B"] | None = None,
     compute_dtype: Any = None,
     progress: Callable[[Progress], None] | None = None,
     progress_every: int = 32,
 ) -> Completions:
-    """Sample ``num_samples`` completions of every prompt.
-
-    Nothing ends at ``config.max_position_embeddings``: prompt and completion may be
-    longer together, at positions that the model was not trained on.
+    """Sample ``num_samples`` completions of every prompt; see ``Request``.
 
     Args:
         key: typed PRNG key.
         params: parameters as ``model.init`` or ``load_pretrained`` gives them.
         config: what the parameters belong to.
-        prompts: ids [P, T], padded on the left.
-        prompt_mask: bool [P, T], True at real tokens.
+        prompts: ids, padded on the left.
+        prompt_mask: True at real tokens.
+        progress: called every ``progress_every`` steps.
+        progress_every: steps between these calls, at least 1.
+
+    Returns:
+        Completions with L = ``max_new_tokens``.
+
+    Raises:
+        ValueError: arguments that do not fit each other.
+        FloatingPointError: the model's logits were not finite.
+    """
+    request = Request(
+        max_new_tokens,
+        num_samples,
+        temperature,
+        top_k,
+        top_p,
+        presence_penalty,
+        logit_mask,
+        stop_ids,
+        pad_id,
+        rows,
+        compute_dtype,
+    )
+    if progress_every < 1:  # the loop would never move on
+        raise ValueError(f"progress_every must be at least 1, got {progress_every}")
+    call = (request, params, config, np.asarray(prompts), np.asarray(prompt_mask, bool))
+    return _sample(key, *call, progress, progress_every)
+
+
+class Request(NamedTuple):
+    """What ``sample`` is asked for, beside the prompts.
+
+    Nothing ends at ``config.max_position_embeddings``: prompt and completion may be
+    longer together, at positions that the model was not trained on.
+
+    Attributes:
         max_new_tokens: longest completion, tokens, the stop token included.
         num_samples: completions per prompt; the prompt is read once for all of them.
         temperature: divides the logits; 0 takes the most probable token (whose
@@ -116,67 +151,50 @@ def sample(
         rows: int [P * num_samples], number of each row for its random stream;
             ``arange`` by default. Give it to reproduce part of a batch.
         compute_dtype: dtype of matrix products and caches; that of ``params``.
-        progress: called every ``progress_every`` steps.
-        progress_every: steps between these calls, at least 1.
-
-    Returns:
-        Completions with L = ``max_new_tokens``.
-
-    Raises:
-        ValueError: arguments that do not fit each other.
-        FloatingPointError: the model's logits were not finite.
     """
-    prompts, prompt_mask = np.asarray(prompts), np.asarray(prompt_mask, bool)
+
+    max_new_tokens: int
+    num_samples: int
+    temperature: float
+    top_k: int | None
+    top_p: float | None
+    presence_penalty: float
+    logit_mask: Bool[ArrayLike, "*P V"] | Grammar | None
+    stop_ids: Sequence[int] | None
+    pad_id: int | None
+    rows: Int[ArrayLike, " B"] | None
+    compute_dtype: Any
+
+
+def _sample(
+    key: PRNGKeyArray,
+    request: Request,
+    params: Params,
+    config: ModelConfig,
+    prompts: Int[np.ndarray, "P T"],
+    prompt_mask: Bool[np.ndarray, "P T"],
+    progress: Callable[[Progress], None] | None,
+    progress_every: int,
+) -> Completions:
     _check_prompts(prompts, prompt_mask, config)
-    _check_settings(
-        max_new_tokens, num_samples, temperature, top_k, top_p, presence_penalty
-    )
-    if progress_every < 1:  # the loop would never move on
-        raise ValueError(f"progress_every must be at least 1, got {progress_every}")
-    batch = len(prompts) * num_samples
-    stop = tuple(
-        int(s) for s in (config.eos_token_id if stop_ids is None else stop_ids)
-    )
-    if pad_id is None:
-        pad_id = config.pad_token_id if config.pad_token_id is not None else 0
-    dtype = jnp.dtype(compute_dtype or params["embed"].dtype)
-    plan = Plan(
-        length=bucket(max_new_tokens),
-        samples=num_samples,
-        greedy=temperature == 0,
-        top_k=top_k,
-        top_p=top_p is not None,
-        penalty=presence_penalty != 0,
-        few_rows=few_rows_on_cpu(params, batch),
-        dtype=dtype.name,
-    )
-    rows = jnp.arange(batch) if rows is None else jnp.asarray(rows)
-    if rows.shape != (batch,):
-        raise ValueError(f"rows has shape {rows.shape}, want ({batch},)")
-    knobs = Knobs(
-        temperature=jnp.float32(temperature or 1.0),
-        top_p=jnp.float32(1.0 if top_p is None else top_p),
-        penalty=jnp.float32(presence_penalty),
-        stop_ids=jnp.asarray(stop, jnp.int32),
-        pad_id=jnp.int32(pad_id),
-        row_keys=jax.vmap(lambda r: jax.random.fold_in(key, r))(rows),
-        **mask_table(logit_mask, config.vocab_size, len(prompts), num_samples),
-    )
+    _check_request(request)
+    plan = _plan(request, params, len(prompts) * request.num_samples)
+    knobs = _knobs(key, request, config, len(prompts))
     tokens, mask = _pad_to(prompts, prompt_mask, bucket(prompts.shape[1]))
     state = prefill(params, tokens, mask, knobs, config=config, plan=plan)
     weights = decoding_weights(
         params, config=config, dtype=plan.dtype, transpose=plan.few_rows
     )
+    longest, batch = request.max_new_tokens, len(state.done)
     step = 0
-    while step < max_new_tokens:
-        step = max_new_tokens if progress is None else step + progress_every
-        step = min(step, max_new_tokens)
+    while step < longest:
+        step = longest if progress is None else min(step + progress_every, longest)
         state = decode_until(
             weights, state, knobs, jnp.int32(step), config=config, plan=plan
         )
         if progress is not None:
             finished = int(jnp.sum(state.done))
-            progress(Progress(int(state.t), max_new_tokens, finished, batch))
+            progress(Progress(int(state.t), longest, finished, batch))
             if finished == batch:
                 break
     if bool(state.broken):
@@ -184,10 +202,51 @@ def sample(
             "the model produced logits that are not finite: the weights are damaged, "
             "or the last training step diverged"
         )
-    keep = slice(0, max_new_tokens)
+    return _completions(state, knobs, longest)
+
+
+def _plan(request: Request, params: Params, batch: int) -> Plan:
+    dtype = jnp.dtype(request.compute_dtype or params["embed"].dtype)
+    return Plan(
+        length=bucket(request.max_new_tokens),
+        samples=request.num_samples,
+        greedy=request.temperature == 0,
+        top_k=request.top_k,
+        top_p=request.top_p is not None,
+        penalty=request.presence_penalty != 0,
+        few_rows=few_rows_on_cpu(params, batch),
+        dtype=dtype.name,
+    )
+
+
+def _knobs(
+    key: PRNGKeyArray, request: Request, config: ModelConfig, prompts: int
+) -> Knobs:
+    samples, wanted = request.num_samples, request.rows
+    batch = prompts * samples
+    rows = jnp.arange(batch) if wanted is None else jnp.asarray(wanted)
+    if rows.shape != (batch,):
+        raise ValueError(f"rows has shape {rows.shape}, want ({batch},)")
+    stop = config.eos_token_id if request.stop_ids is None else request.stop_ids
+    pad_id = request.pad_id
+    if pad_id is None:
+        pad_id = config.pad_token_id if config.pad_token_id is not None else 0
+    return Knobs(
+        temperature=jnp.float32(request.temperature or 1.0),
+        top_p=jnp.float32(1.0 if request.top_p is None else request.top_p),
+        penalty=jnp.float32(request.presence_penalty),
+        stop_ids=jnp.asarray(tuple(int(s) for s in stop), jnp.int32),
+        pad_id=jnp.int32(pad_id),
+        row_keys=jax.vmap(lambda r: jax.random.fold_in(key, r))(rows),
+        **mask_table(request.logit_mask, config.vocab_size, prompts, samples),
+    )
+
+
+def _completions(state: State, knobs: Knobs, length: int) -> Completions:
+    keep = slice(0, length)
     masks = None
-    if knobs.allowed is not None:
-        masks = MaskTable(table=knobs.allowed, index=state.states[:, keep])
+    if knobs.allowed is not None and state.states is not None:
+        masks = MaskTable(table=knobs.allowed, which=state.states[:, keep])
     return Completions(
         tokens=state.tokens[:, keep],
         log_probs=state.log_probs[:, keep],
@@ -200,8 +259,8 @@ def sample(
 
 def left_pad(
     rows: Sequence[Sequence[int]], pad_id: int = 0, *, length: int | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Lists of ids -> tokens int32 [B, T] and mask bool [B, T], padded on the left.
+) -> tuple[Int[np.ndarray, "B T"], Bool[np.ndarray, "B T"]]:
+    """Lists of ids -> tokens (int32) and their mask, padded on the left.
 
     Raises:
         ValueError: no rows, an empty row, or one longer than ``length``.
@@ -238,24 +297,20 @@ def _check_prompts(prompts: np.ndarray, mask: np.ndarray, config: ModelConfig) -
         raise ValueError(f"prompt ids must lie in [0, {config.vocab_size})")
 
 
-def _check_settings(
-    max_new_tokens: int,
-    num_samples: int,
-    temperature: float,
-    top_k: int | None,
-    top_p: float | None,
-    presence_penalty: float,
-) -> None:
-    if max_new_tokens < 1 or num_samples < 1:
+def _check_request(request: Request) -> None:
+    temperature, top_p = request.temperature, request.top_p
+    if request.max_new_tokens < 1 or request.num_samples < 1:
         raise ValueError("max_new_tokens and num_samples must be at least 1")
     if not 0 <= temperature < float("inf"):
         raise ValueError(f"temperature must be finite and >= 0, got {temperature}")
-    if top_k is not None and top_k < 1:
-        raise ValueError(f"top_k must be at least 1, got {top_k}")
+    if request.top_k is not None and request.top_k < 1:
+        raise ValueError(f"top_k must be at least 1, got {request.top_k}")
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"top_p must lie in (0, 1], got {top_p}")
-    if not math.isfinite(presence_penalty):
-        raise ValueError(f"presence_penalty must be finite, got {presence_penalty}")
+    if not math.isfinite(request.presence_penalty):
+        raise ValueError(
+            f"presence_penalty must be finite, got {request.presence_penalty}"
+        )
 
 
 def _pad_to(

@@ -5,10 +5,13 @@ weights and optimizer moments over 'fsdp' alone. `jit` over `NamedSharding`s ins
 collectives; nothing else in the package knows how many devices there are.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
@@ -51,8 +54,8 @@ def leaf_spec(shape: Sequence[int], pieces: int, *, stacked: bool) -> PartitionS
     """
     if pieces == 1 or int(np.prod(shape)) < MIN_SHARDED_SIZE:
         return PartitionSpec()
-    axes = range(1 if stacked else 0, len(shape))
-    axes = [a for a in axes if shape[a] % pieces == 0]
+    first = 1 if stacked else 0
+    axes = [a for a in range(first, len(shape)) if shape[a] % pieces == 0]
     if not axes:
         return PartitionSpec()
     axis = max(axes, key=lambda a: shape[a])
@@ -68,8 +71,8 @@ def tree_shardings(tree: Any, mesh: Mesh) -> Any:
         mesh: from `make_mesh`.
     """
 
-    def sharding(path: tuple, leaf: Any) -> NamedSharding:
-        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+    def sharding(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             return NamedSharding(mesh, PartitionSpec())
         stacked = "blocks" in jax.tree_util.keystr(path)
         spec = leaf_spec(leaf.shape, mesh.shape["fsdp"], stacked=stacked)
@@ -109,12 +112,15 @@ def to_host(array: Any) -> np.ndarray:
 
 
 def _place_leaf(leaf: Any, sharding: NamedSharding) -> jax.Array:
+    placed: jax.Array
     if sharding.is_fully_addressable:
-        return jax.device_put(leaf, sharding)
-    if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
-        return jax.jit(lambda x: x, out_shardings=sharding)(leaf)
-    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        placed = jax.device_put(leaf, sharding)
+    elif isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+        placed = jax.jit(lambda x: x, out_shardings=sharding)(leaf)
+    elif jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         data = _place_leaf(jax.random.key_data(leaf), sharding)
-        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
-    host = np.asarray(leaf)
-    return jax.make_array_from_callback(host.shape, sharding, lambda i: host[i])
+        placed = jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
+    else:
+        host = np.asarray(leaf)
+        placed = jax.make_array_from_callback(host.shape, sharding, lambda i: host[i])
+    return placed

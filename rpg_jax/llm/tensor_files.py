@@ -30,7 +30,8 @@ class TensorFiles:
             ) from error
         self.files: dict[str, Any] = {}
         self.where: dict[str, str] = {}
-        listed = None
+        listed: dict[str, str] | None = None
+        files: list[str]
         if (folder / INDEX).is_file():
             listed = read_json(folder / INDEX).get("weight_map")
             if not isinstance(listed, Mapping) or not listed:
@@ -89,7 +90,8 @@ class TensorFiles:
 
     def read(self, name: str) -> np.ndarray:
         """The tensor as stored."""
-        return self.files[self.where[name]].get_tensor(name)
+        tensor: np.ndarray = self.files[self.where[name]].get_tensor(name)
+        return tensor
 
 
 def _no_weights(folder: Path) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from rpg_jax.llm import models, transformer
 from rpg_jax.llm.config import ModelConfig
+from rpg_jax.llm.families import family_of
 from rpg_jax.llm.transformer import Params, TensorSpec
 
 
@@ -20,7 +21,7 @@ def named_tensors(
 
     The spec's shape is that of one layer, without the stacked axis.
     """
-    prefix = models.family_of(config).prefixes[0]
+    prefix = family_of(config).prefixes[0]
     specs = models.tensor_specs(config)
     for key in ("embed", "norm"):
         yield prefix + specs[key].name, specs[key], (key,), None

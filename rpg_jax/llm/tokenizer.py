@@ -123,7 +123,7 @@ def _from_gguf(path: Path) -> Any:
     core = tokenizers.Tokenizer(
         models.BPE(
             vocab={token: i for i, token in enumerate(vocabulary)},
-            merges=[tuple(m.split(" ")) for m in merges],
+            merges=[(left, right) for left, right in (m.split(" ") for m in merges)],
         )
     )
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
 
 from rpg_jax.llm.config import ModelConfig
 from rpg_jax.llm.layers import attention, rotary_tables
@@ -24,31 +26,34 @@ class Cache(NamedTuple):
     """What decoding remembers; one write slot for the whole batch."""
 
     layers: Any  # per layer: keys and values, or convolution window and state
-    valid: jax.Array  # bool [B, S]: slots that hold a real token
-    slot: jax.Array  # int32 []: next slot to write
-    count: jax.Array  # int32 [B]: real tokens so far, the next rotary position
+    valid: Bool[Array, "B S"]  # slots that hold a real token
+    slot: Int[Array, ""]  # next slot to write
+    number: Int[Array, " B"]  # of real tokens so far: the next rotary position
 
 
 class Context(NamedTuple):
     """What every layer of one forward pass shares."""
 
-    mask: jax.Array  # bool [B, T]
-    cos: jax.Array
-    sin: jax.Array
-    allowed: jax.Array  # bool [B, T, S]
-    slot: jax.Array | None
+    mask: Bool[Array, "B T"]
+    cos: Float[Array, "B T half"]
+    sin: Float[Array, "B T half"]
+    allowed: Bool[Array, "B T S"]
+    slot: Int[Array, ""] | None  # where a cache is written; None without one
 
 
 class Family(NamedTuple):
-    """What a model family adds to the skeleton."""
+    """What a model family adds to the skeleton; see ``families.register_family``."""
 
+    config: type[ModelConfig]
+    # values of ``model_type`` in the files that it reads
+    model_types: tuple[str, ...]
     # (config, layer type) -> nested dict of TensorSpec
     layer_specs: Callable[[Any, str], Params]
     # (config, layer type, params, x, cache or None, context) -> (x, cache)
-    layer: Callable[..., tuple[jax.Array, Any]]
+    layer: Callable[..., tuple[Array, Any]]
     # (config, layer type, batch, length, dtype) -> cache of one layer
     layer_cache: Callable[..., Any]
-    final_norm: Callable[[Any, jax.Array, jax.Array], jax.Array]
+    final_norm: Callable[[Any, Array, Array], Array]
     norm_init: str
     # prefixes under which checkpoints store the tensors, the first is ours
     prefixes: tuple[str, ...]
@@ -111,7 +116,7 @@ def init_cache(
     """An empty cache for ``length`` slots, laid out like the stacked parameters."""
     period, blocks, tail = pattern(config)
 
-    def one(layer_type):
+    def one(layer_type: str) -> Any:
         return family.layer_cache(config, layer_type, batch, length, dtype)
 
     layers: Params = {
@@ -129,7 +134,7 @@ def init_cache(
         layers=layers,
         valid=jnp.zeros((batch, length), jnp.bool_),
         slot=jnp.zeros((), jnp.int32),
-        count=jnp.zeros((batch,), jnp.int32),
+        number=jnp.zeros((batch,), jnp.int32),
     )
 
 
@@ -137,13 +142,13 @@ def forward(
     config: ModelConfig,
     family: Family,
     params: Params,
-    tokens: jax.Array,
-    mask: jax.Array,
+    tokens: Int[Array, "B T"],
+    mask: Bool[Array, "B T"],
     *,
     cache: Cache | None = None,
     remat: bool = False,
     compute_dtype: Any = None,
-) -> tuple[jax.Array, Cache | None]:
+) -> tuple[Float[Array, "B T D"], Cache | None]:
     """Hidden states after the final norm, and the cache after these tokens.
 
     Args:
@@ -156,60 +161,93 @@ def forward(
     Returns:
         Hidden states [B, T, D] (finite and meaningless where ``mask`` is False).
     """
+    chex.assert_rank(tokens, 2)
+    chex.assert_equal_shape([tokens, mask])
     dtype = jnp.dtype(compute_dtype or params["embed"].dtype)
     x = jnp.take(params["embed"], tokens, axis=0).astype(dtype)
     context, after = _context(config, mask, cache)
 
-    def layer(layer_type, p, y, c, ctx):
-        return family.layer(config, layer_type, p, y, c, ctx)
+    def layer(
+        kind: str, p: Params, y: Array, c: Any, ctx: Context
+    ) -> tuple[Array, Any]:
+        return family.layer(config, kind, p, y, c, ctx)
 
     if remat:
         layer = jax.checkpoint(layer, static_argnums=(0,), prevent_cse=False)
 
-    layers = params["layers"]
     cached = None if cache is None else cache.layers
-    if isinstance(layers, (list, tuple)):
-        new: Any = []
-        kept = [None] * len(layers) if cached is None else unstack(config, cached)
-        for layer_type, p, c in zip(config.layer_types, layers, kept, strict=True):
-            x, c = layer(layer_type, p, x, c, context)
-            new.append(c)
-    else:
-        period, _, tail = pattern(config)
-
-        def block(y, xs):
-            p, c = xs
-            out = {}
-            for i, layer_type in enumerate(period):
-                i = str(i)
-                y, out[i] = layer(
-                    layer_type, p[i], y, None if c is None else c[i], context
-                )
-            return y, out
-
-        kept = None if cached is None else cached["blocks"]
-        x, blocks = jax.lax.scan(block, x, (layers["blocks"], kept))
-        new = {"blocks": blocks}
-        if tail:
-            new["tail"] = {}
-            for i in range(tail):
-                c = None if cached is None else cached["tail"][str(i)]
-                x, new["tail"][str(i)] = layer(
-                    period[i], layers["tail"][str(i)], x, c, context
-                )
+    walk = _one_by_one if isinstance(params["layers"], (list, tuple)) else _scanned
+    x, new = walk(config, layer, params["layers"], x, cached, context)
     x = family.final_norm(config, x, params["norm"])
-    return x, None if cache is None else after._replace(layers=new)
+    return x, None if after is None else after._replace(layers=new)
+
+
+# (layer type, params, x, cache or None, context) -> (x, cache)
+Layer = Callable[[str, Params, Array, Any, Context], tuple[Array, Any]]
+
+
+def _one_by_one(
+    config: ModelConfig,
+    layer: Layer,
+    layers: Any,
+    x: Float[Array, "B T D"],
+    cached: Any,
+    context: Context,
+) -> tuple[Float[Array, "B T D"], list[Any]]:
+    """Layers that are a list, as decoding has them."""
+    new = []
+    kept = [None] * len(layers) if cached is None else unstack(config, cached)
+    for layer_type, p, c in zip(config.layer_types, layers, kept, strict=True):
+        x, c = layer(layer_type, p, x, c, context)
+        new.append(c)
+    return x, new
+
+
+def _scanned(
+    config: ModelConfig,
+    layer: Layer,
+    layers: Any,
+    x: Float[Array, "B T D"],
+    cached: Any,
+    context: Context,
+) -> tuple[Float[Array, "B T D"], dict[str, Any]]:
+    """Stacked layers: a scan over whole periods, then the tail."""
+    period, _, tail = pattern(config)
+
+    def block(y: Array, xs: Any) -> tuple[Array, dict[str, Any]]:
+        p, c = xs
+        out = {}
+        for i, layer_type in enumerate(period):
+            n = str(i)
+            y, out[n] = layer(layer_type, p[n], y, None if c is None else c[n], context)
+        return y, out
+
+    kept = None if cached is None else cached["blocks"]
+    x, blocks = jax.lax.scan(block, x, (layers["blocks"], kept))
+    new: dict[str, Any] = {"blocks": blocks}
+    if tail:
+        new["tail"] = {}
+        for i in range(tail):
+            n = str(i)
+            c = None if cached is None else cached["tail"][n]
+            x, new["tail"][n] = layer(period[i], layers["tail"][n], x, c, context)
+    return x, new
 
 
 def cached_attention(
-    q: jax.Array, k: jax.Array, v: jax.Array, cache: Any, context: Context
-) -> tuple[jax.Array, Any]:
-    """Attention over these tokens and the cache; q, k, v are [B, T, heads, d]."""
+    q: Float[Array, "B T H d"],
+    k: Float[Array, "B T K d"],
+    v: Float[Array, "B T K d"],
+    cache: Any,
+    context: Context,
+) -> tuple[Float[Array, "B T H d"], Any]:
+    """Attention over these tokens and the cache."""
     k, v = k.swapaxes(1, 2), v.swapaxes(1, 2)
-    if cache is not None:
+    if cache is not None and context.slot is not None:
+        slot = context.slot
         k, v = (
             jax.lax.dynamic_update_slice_in_dim(
-                old, new.astype(old.dtype), context.slot, axis=2
+                old, new.astype(old.dtype), slot, axis=2
             )
             for old, new in ((cache["k"], k), (cache["v"], v))
         )
@@ -219,7 +257,7 @@ def cached_attention(
 
 
 def _context(
-    config: ModelConfig, mask: jax.Array, cache: Cache | None
+    config: ModelConfig, mask: Bool[Array, "B T"], cache: Cache | None
 ) -> tuple[Context, Cache | None]:
     length = mask.shape[1]
     before = jnp.cumsum(mask.astype(jnp.int32), axis=1)
@@ -230,7 +268,7 @@ def _context(
         allowed = causal[None] & mask[:, None, :]
         slot, after = None, None
     else:
-        positions = jnp.maximum(cache.count[:, None] + before - 1, 0)
+        positions = jnp.maximum(cache.number[:, None] + before - 1, 0)
         valid = jax.lax.dynamic_update_slice_in_dim(
             cache.valid, mask, cache.slot, axis=1
         )
@@ -238,6 +276,6 @@ def _context(
         causal = slots[None, :] <= cache.slot + jnp.arange(length)[:, None]
         allowed = causal[None] & valid[:, None, :]
         slot = cache.slot
-        after = Cache(None, valid, slot + length, cache.count + before[:, -1])
+        after = Cache(None, valid, slot + length, cache.number + before[:, -1])
     cos, sin = rotary_tables(positions, config.rotary_dim, config.rope_theta)
     return Context(mask, cos, sin, allowed, slot), after

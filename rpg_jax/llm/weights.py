@@ -13,9 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from rpg_jax.llm import models
-from rpg_jax.llm.config import ConfigError, ModelConfig, config_from_hf_json
+from rpg_jax.llm.config import ConfigError, ModelConfig
 from rpg_jax.llm.embedded import embedded_folder
 from rpg_jax.llm.errors import CheckpointError
+from rpg_jax.llm.families import config_from_hf_json, family_of
 from rpg_jax.llm.tensor_files import SHOWN, TensorFiles, read_json, some
 from rpg_jax.llm.tensor_names import from_stored, named_tensors, stored_shape
 from rpg_jax.llm.transformer import MATRIX_KINDS, Params
@@ -50,9 +51,9 @@ def load_pretrained(
     if path.is_file():
         from rpg_jax.llm.gguf_file import read_gguf
 
-        config, stored = read_gguf(path)
+        llama, stored = read_gguf(path)
         dtype = jnp.float32 if dtype is None else dtype
-        return config, _build(config, stored.__getitem__, dtype, shardings)
+        return llama, _build(llama, stored.__getitem__, dtype, shardings)
     config = read_config(path)
     reader = TensorFiles(path)
     names = _match(config, reader, path)
@@ -130,7 +131,7 @@ def read_config(folder: Path) -> ModelConfig:
 
 def _match(config: ModelConfig, reader: TensorFiles, folder: Path) -> dict[str, str]:
     """Stored name of every tensor we need; complains of all that does not fit."""
-    family = models.family_of(config)
+    family = family_of(config)
     ours = family.prefixes[0]
     # The longest prefix in use: "model." also begins "model.language_model.".
     prefix = next(
@@ -194,11 +195,14 @@ def _build(
         )
         for _, spec in flat
     ]
-    placed = None
+    places: list[Any] = [None] * len(shapes)
     if shardings is not None:
-        placed = treedef.flatten_up_to(shardings(jax.tree.unflatten(treedef, shapes)))
+        wanted = jax.tree.unflatten(treedef, shapes)
+        places = jax.tree.leaves(
+            jax.tree.map(lambda _, place: place, wanted, shardings(wanted))
+        )
     leaves = []
-    for i, (path, (_, spec), shape) in enumerate(zip(paths, flat, shapes, strict=True)):
+    for path, (_, spec), shape, place in zip(paths, flat, shapes, places, strict=True):
         parts = sources[path]
         if parts[0][1] is None:
             array = from_stored(read(parts[0][0]), spec.kind).astype(shape.dtype)
@@ -206,12 +210,12 @@ def _build(
             array = np.empty(shape.shape, shape.dtype)
             for name, index in parts:
                 array[index] = from_stored(read(name), spec.kind)
-        if placed is None:
-            leaves.append(jnp.asarray(array))
-        else:
-            leaves.append(
-                jax.make_array_from_callback(
-                    array.shape, placed[i], lambda where, a=array: a[where]
-                )
-            )
-    return jax.tree.unflatten(treedef, leaves)
+        leaves.append(_placed(array, place))
+    params: Params = jax.tree.unflatten(treedef, leaves)
+    return params
+
+
+def _placed(array: np.ndarray, place: Any) -> jax.Array:
+    if place is None:
+        return jnp.asarray(array)
+    return jax.make_array_from_callback(array.shape, place, lambda where: array[where])

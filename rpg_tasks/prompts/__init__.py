@@ -5,7 +5,7 @@ from rpg_tasks.prompts.describe import Entry, describe
 from rpg_tasks.prompts.render import (
     STYLES,
     Attempt,
-    Budget,
+    StatedLimits,
     fit,
     installed_packages,
     messages,
@@ -16,9 +16,9 @@ from rpg_tasks.prompts.render import (
 __all__ = [
     "STYLES",
     "Attempt",
-    "Budget",
     "Entry",
     "NoScript",
+    "StatedLimits",
     "describe",
     "extract_script",
     "fit",

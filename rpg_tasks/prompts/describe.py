@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from rpg_tasks import archives
-from rpg_tasks.registry import TaskError
+from rpg_tasks.task import TaskError
 
 # More files of one suffix than this in a folder are shown as one pattern.
 _MANY = 4

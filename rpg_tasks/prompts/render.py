@@ -21,7 +21,8 @@ from string import Template
 from typing import Any
 
 from rpg_tasks.prompts.describe import Entry, describe
-from rpg_tasks.registry import Task, TaskError, get_task
+from rpg_tasks.registry import get_task
+from rpg_tasks.task import Task, TaskError
 
 STYLES = ("full", "compact")
 TEMPLATES = Path(__file__).with_name("templates")
@@ -61,6 +62,7 @@ class Attempt:
         score: graded score in metric units; None when it failed.
         failure: what went wrong, in words; None when it was graded.
         output: what it printed, standard error included.
+        note: what else the next answer should know, in words.
     """
 
     script: str
@@ -68,15 +70,16 @@ class Attempt:
     score: float | None = None
     failure: str | None = None
     output: str = ""
+    note: str = ""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if (self.score is None) == (self.failure is None):
             raise ValueError("an attempt has either a score or a failure")
 
 
 @dataclasses.dataclass(frozen=True)
-class Budget:
-    """What the sandbox allows a script; a prompt says nothing else about it.
+class StatedLimits:
+    """What the sandbox allows a script; a prompt states only this.
 
     Attributes:
         wall_s: wall-clock limit, seconds.
@@ -91,8 +94,8 @@ class Budget:
     gpus: int = 0
 
     @classmethod
-    def of(cls, task: Task) -> Budget:
-        """The budget in the task's record."""
+    def of(cls, task: Task) -> StatedLimits:
+        """The limits in the task's record."""
         return cls(task.wall_limit_s, task.memory_mb, task.cores)
 
 
@@ -185,7 +188,7 @@ def _result(task: Task, attempt: Attempt) -> str:
     ran = f"{attempt.seconds:.1f} s"
     if attempt.score is not None:
         return f"score {attempt.score:.5g} in {ran}."
-    reason = " ".join(attempt.failure.split())
+    reason = " ".join((attempt.failure or "").split())
     return f"it failed after {ran}: {reason.rstrip('.')}."
 
 
@@ -198,6 +201,13 @@ def _ask(task: Task, attempt: Attempt | None) -> str:
     return f"Write a better script: a {word} score in less time."
 
 
+_HOW = {
+    "full": "First a plan of 3 to 5 sentences, then exactly one fenced block "
+    "(```python) with the whole script.",
+    "compact": "One ```python block.",
+}
+
+
 def _previous(attempt: Attempt, task: Task, detail: Detail, style: str) -> str:
     script = attempt.script.strip("\n")
     output = tail(attempt.output, detail.output_chars)
@@ -208,6 +218,8 @@ def _previous(attempt: Attempt, task: Task, detail: Detail, style: str) -> str:
     text = _template("improve" if style == "full" else "improve_compact").substitute(
         result=_result(task, attempt), script=script, output=shown
     )
+    if attempt.note:
+        text += f"{attempt.note}\n"
     marks = fence(script)
     return text if marks == "```" else _refenced(text, script, marks)
 
@@ -224,8 +236,9 @@ def prompt(
     attempt: Attempt | None = None,
     *,
     style: str = "full",
-    budget: Budget | None = None,
+    limits: StatedLimits | None = None,
     detail: Detail | None = None,
+    how: str = "",
 ) -> str:
     """The text of one prompt.
 
@@ -234,8 +247,9 @@ def prompt(
         public: folder that the script will see as ``./input``.
         attempt: the script to improve; None for the base prompt.
         style: ``full`` or ``compact``.
-        budget: the sandbox's limits; None for those in the task's record.
+        limits: the sandbox's limits; None for those in the task's record.
         detail: how much to show; None for the style's richest.
+        how: how to answer; empty asks for a whole script.
 
     Raises:
         TaskError: the data cannot be read, or hold no sample submission.
@@ -246,7 +260,7 @@ def prompt(
         raise ValueError(f"style must be one of {STYLES}, got {style!r}")
     detail = detail or _DETAILS[style][0]
     entries = describe(public, detail.wide)
-    budget = budget or Budget.of(task)
+    limits = limits or StatedLimits.of(task)
     previous = "" if attempt is None else _previous(attempt, task, detail, style)
     name = "base" if style == "full" else "base_compact"
     return (
@@ -261,14 +275,15 @@ def prompt(
             submission=task.submission_text,
             sample=task.sample_file,
             rows=_rows(task, entries),
-            seconds=f"{budget.wall_s:g}",
-            cores=_count(budget.cores, "core", "CPU "),
-            gpus=_count(budget.gpus, "GPU"),
-            memory=f"{budget.memory_mb / 1024:.3g}",
+            seconds=f"{limits.wall_s:g}",
+            cores=_count(limits.cores, "core", "CPU "),
+            gpus=_count(limits.gpus, "GPU"),
+            memory=f"{limits.memory_mb / 1024:.3g}",
             python=".".join(platform.python_version_tuple()[:2]),
             packages=", ".join(installed_packages()) or "the standard library only",
             previous=previous,
             ask=_ask(task, attempt),
+            how=how or _HOW[style],
         )
         .strip()
     )
@@ -282,7 +297,8 @@ def fit(
     attempt: Attempt | None = None,
     *,
     style: str = "full",
-    budget: Budget | None = None,
+    limits: StatedLimits | None = None,
+    how: str = "",
 ) -> str:
     """The richest prompt of at most ``max_tokens`` tokens.
 
@@ -296,14 +312,17 @@ def fit(
         public: see ``prompt``.
         attempt: see ``prompt``.
         style: see ``prompt``.
-        budget: see ``prompt``.
+        limits: see ``prompt``.
+        how: see ``prompt``.
 
     Raises:
         TaskError: even the barest prompt is too long.
     """
     counts = []
     for detail in _DETAILS[style]:
-        text = prompt(task, public, attempt, style=style, budget=budget, detail=detail)
+        text = prompt(
+            task, public, attempt, style=style, limits=limits, detail=detail, how=how
+        )
         counts.append(count_tokens(text))
         if counts[-1] <= max_tokens:
             return text
@@ -329,9 +348,10 @@ def render(text: str, tokenizer: Any | None = None, *, thinking: bool = False) -
     """
     if tokenizer is None:
         return text
-    return tokenizer.apply_chat_template(
+    rendered: str = tokenizer.apply_chat_template(
         messages(text),
         tokenize=False,
         add_generation_prompt=True,
         enable_thinking=thinking,
     )
+    return rendered

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rpg_tasks.registry import TaskError
+from rpg_tasks.task import TaskError
 
 
 def load_tokenizer(name: str) -> Any:

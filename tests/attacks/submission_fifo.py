@@ -1,4 +1,4 @@
-"""A FIFO: a plain open() waits for ever."""
+"""A FIFO: a plain open() waits forever."""
 
 import os
 

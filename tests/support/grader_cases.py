@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from repo_paths import DATA
 
 CASES = DATA / "grader_cases"
-TASKS = sorted(path.stem for path in DATA.glob("*.json"))
+TASKS = sorted(path.stem for path in CASES.glob("*.json"))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rpg_jax.llm.batch import make_batch
-from rpg_jax.llm.config import LlamaConfig
+from rpg_jax.llm.llama import LlamaConfig
 from rpg_jax.llm.models import model_for
 
 STOP = 0  # the bandit's stop token

@@ -119,13 +119,19 @@ def copy_for_user(folder: Path, user: pwd.struct_passwd) -> Path:
         shutil.copytree(library, home / "lib" / version, ignore=ignore)
         (home / "bin").mkdir()
         python = home / "bin" / version
-        shutil.copy2(os.path.realpath(sys.executable), python)
+        _copy_with_its_own_library(Path(sys.executable).resolve(), python, base / "lib")
         for shared in (base / "lib").glob("libpython*.so*"):
             shutil.copy2(shared, home / "lib" / shared.name)
+        packages = Path(sysconfig.get_path("purelib")).resolve()
+        if all(
+            os.stat(p).st_mode & 0o005 == 0o005 for p in (packages, *packages.parents)
+        ):
+            (home / "lib" / version / "site-packages").symlink_to(packages)
     (folder / "bin").mkdir(parents=True, exist_ok=True)
     (folder / "bin" / "python3").symlink_to(python)
     shutil.copytree(REPO / "sandbox_exec", folder / "code" / "sandbox_exec")
     shutil.copytree(CORPUS, folder / "code" / "tests" / "attacks")
+    shutil.copy2(Path(__file__).with_name("sandbox_scripts.py"), folder / "code")
     from sandbox_exec.bwrap import find_bwrap
 
     binary = Path(find_bwrap())
@@ -144,6 +150,19 @@ def copy_for_user(folder: Path, user: pwd.struct_passwd) -> Path:
     return folder
 
 
+def _copy_with_its_own_library(source: Path, target: Path, library: Path) -> None:
+    """Copy an interpreter; its shared library is looked for beside the copy.
+
+    The original one lies where the user cannot go: he would get another Python's.
+    """
+    old, new = os.fsencode(library) + b"\0", b"$ORIGIN/../lib"
+    data = source.read_bytes()
+    if len(new) < len(old):
+        data = data.replace(old, new.ljust(len(old), b"\0"))
+    target.write_bytes(data)
+    target.chmod(0o755)
+
+
 def run_as(
     user: pwd.struct_passwd, folder: Path, *args: str, cgroup: str = "", timeout=600
 ) -> subprocess.CompletedProcess:
@@ -152,7 +171,7 @@ def run_as(
     env = {
         "PATH": "/usr/bin:/bin",
         "HOME": str(folder / "scratch"),
-        "TMPDIR": str(folder / "scratch"),
+        "TMPDIR": "/tmp",  # short: a unix socket's path has at most 107 bytes
         "PYTHONPATH": str(folder / "code"),
         "SANDBOX_EXEC_BWRAP": str(bwrap),
     }

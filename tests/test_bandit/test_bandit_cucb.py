@@ -158,7 +158,7 @@ def test_bounds_hold_for_every_policy():
         r, d, n, c = random_tables(rng, kind, 4, 11, BATCH)
         tables = Tables(*(jnp.asarray(t) for t in (r, d, n)))
         allowed = jnp.ones(r.shape, bool)
-        least, low, high = count_range(tables.count, allowed)
+        least, low, high = count_range(tables.visits, allowed)
         level = rng.uniform(-1, 2, BATCH).astype(np.float32)
         ratio = rng.uniform(0.3, 3, BATCH).astype(np.float32)
         for edges in (

@@ -125,5 +125,5 @@ def test_theory_constants_keep_lambda_at_its_floor_beyond_four_contexts():
     np.testing.assert_allclose(
         list(spec.setting(env).values()), ucb.theory_constants(env)
     )
-    result = simulate.simulate(jax.random.key(0), upper, env, setting, TRIALS, 600)
+    result = simulate.simulate(jax.random.key(0), upper, env, setting, TRIALS, 500)
     np.testing.assert_allclose(result.rate, cucb.FLOOR, rtol=1e-6)

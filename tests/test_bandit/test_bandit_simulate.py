@@ -33,16 +33,26 @@ def test_a_trial_depends_on_its_seed_alone():
 
 
 def test_settings_share_trials_and_a_lone_setting_is_the_same():
-    both = run([0, 1, 2], 600, lr=(0.3, 3.0))
+    both = run([0, 1, 2], 500, lr=(0.3, 3.0))
     np.testing.assert_allclose(
-        both.regret[:, :1], run([0, 1, 2], 600).regret, rtol=1e-5, atol=1e-4
+        both.regret[:, :1], run([0, 1, 2], 500).regret, rtol=1e-5, atol=1e-4
     )
     assert not np.allclose(both.regret[-1, 0], both.regret[-1, 1])
 
 
-@pytest.mark.parametrize("steps", [1, 49, 130, 600])
+def test_every_length_is_covered_by_segments():
+    """Each decision once, in order, for lengths around chunks and records."""
+    for steps in (1, 49, 50, 130, 499, 500, 530, 600, 1234):
+        done = 0
+        for chunk, segment in simulate._segments(steps):
+            assert chunk * simulate.CHUNK + segment.start == done
+            done += segment.num_records * segment.record
+        assert done == steps
+
+
+@pytest.mark.parametrize("steps", [49, 530])
 def test_a_shorter_run_is_a_prefix(steps):
-    long, short = run([0, 1, 2], 700), run([0, 1, 2], steps)
+    long, short = run([0, 1, 2], 600), run([0, 1, 2], steps)
     assert short.steps[-1] == steps
     common = np.intersect1d(long.steps, short.steps)
     rows = [np.searchsorted(r.steps, common) for r in (long, short)]
@@ -53,8 +63,8 @@ def test_a_shorter_run_is_a_prefix(steps):
 
 def test_regret_identity_and_progress():
     calls = []
-    result = run([0, 1, 2], 650, progress=calls.append)
-    assert sum(calls) == 650 * 3
+    result = run([0, 1, 2], 600, progress=calls.append)
+    assert sum(calls) == 600 * 3
     assert (np.diff(result.elapsed, axis=0) > 0).all()
     # The oracle's regret is noise around 0 and its pseudo-regret exactly 0.
     oracle = simulate.simulate(
@@ -63,7 +73,7 @@ def test_regret_identity_and_progress():
         envs.make_env("E3", 4, 4),
         {"none": np.zeros(1)},
         np.arange(64),
-        600,
+        500,
     )
     assert (oracle.pseudo_regret == 0).all()
     final = oracle.regret[-1, 0]
@@ -89,7 +99,7 @@ def test_threads_change_nothing_but_the_time():
 
 
 def test_regret_minus_pseudo_regret_is_noise():
-    result = run(np.arange(64), 600)
+    result = run(np.arange(64), 500)
     noise = (result.regret - result.pseudo_regret)[-1, 0]
     assert abs(noise.mean()) < 5.5 * noise.std() / 8
 
@@ -108,6 +118,23 @@ def test_bad_lengths_are_refused(steps):
         run([0], steps)
     with pytest.raises(ValueError, match="trial"):
         run([], 10)
+
+
+def test_bad_seeds_and_settings_are_refused():
+    env = envs.make_env("E1", 3, 2)
+
+    def simulated(hyper, seeds):
+        key = jax.random.key(0)
+        return simulate.simulate(key, SPEC.build, env, hyper, seeds, 10)
+
+    for seeds in ([0.5], [[0]], [2**31]):
+        with pytest.raises(ValueError, match="seeds"):
+            simulated({"lr": np.ones(1)}, seeds)
+    for values in ([np.nan], [[0.1]], []):
+        with pytest.raises(ValueError, match=r"lr|setting"):
+            simulated({"lr": values}, [0])
+    with pytest.raises(ValueError, match="setting"):
+        simulated({}, [0])
 
 
 def test_checkpoints_are_log_spaced_and_end_at_the_end():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandit import agents, analysis, claims, figures, sweep
+from bandit import agents, analysis, claims, figures, registry, sweep
 
 KEY = jax.random.key(0)
 WORK = {"num_steps": 300, "num_trials": 6}
@@ -19,7 +19,7 @@ def cell(name, *, env="E1", num_arms=3, num_contexts=2):
 
 @pytest.fixture(scope="module")
 def tuned():
-    return sweep.run_cell(cell("npg-cells"), KEY, **WORK, tune=True, tune_trials=4)
+    return sweep.run_cell(cell("npg-cells"), KEY, **WORK, tune="paper", tune_trials=4)
 
 
 def test_tuning_picks_the_minimum_of_each_score(tuned):
@@ -36,7 +36,7 @@ def test_tuning_and_evaluation_seeds_are_apart(tuned):
     """Tuned or not, the evaluation trials of a setting are the same trials."""
     spec = agents.AGENTS["npg-cells"]
     fixed = sweep.Cell("E1", 3, 2, spec._replace(defaults=tuned.hyper[0]))
-    alone = sweep.run_cell(fixed, KEY, **WORK, tune=False)
+    alone = sweep.run_cell(fixed, KEY, **WORK, tune="none")
     assert alone.selection == ["default"]
     np.testing.assert_allclose(
         alone.regret[:, 0], tuned.regret[:, 0], rtol=1e-5, atol=1e-4
@@ -45,7 +45,7 @@ def test_tuning_and_evaluation_seeds_are_apart(tuned):
 
 
 def test_agents_without_a_grid_run_at_their_setting():
-    result = sweep.run_cell(cell("uniform"), KEY, **WORK, tune=True)
+    result = sweep.run_cell(cell("uniform"), KEY, **WORK, tune="paper")
     assert result.selection == ["default"]
     assert result.tuning.shape == (2, 0)
 
@@ -58,11 +58,11 @@ def test_work_counts_trial_steps(tuned):
         count += n
 
     c = cell("npg-cells")
-    sweep.run_cell(c, KEY, **WORK, tune=False, progress=progress)
-    assert count == sweep.work_of(c, **WORK, tune=False) == 300 * 6
+    sweep.run_cell(c, KEY, **WORK, tune="none", progress=progress)
+    assert sweep.work_of(c, **WORK, tune="none") == (0, count) == (0, 300 * 6)
     size = len(agents.AGENTS["npg-cells"].settings(2)["lr"])
-    expected = 300 * (2 * 6 + size * sweep.TUNE_TRIALS)
-    assert sweep.work_of(c, **WORK, tune=True) == expected
+    expected = (300 * size * sweep.TUNE_TRIALS, 300 * 2 * 6)
+    assert sweep.work_of(c, **WORK, tune="paper") == expected
 
 
 def test_cells_round_trip_and_damage_is_named(tuned, tmp_path):
@@ -149,8 +149,8 @@ def test_figures_draw_what_the_csv_says(run_folder, tmp_path):
     folder, _ = run_folder
     figure = figures.regret_against_arms(folder / "result.csv")
     assert [axis.get_title() for axis in figure.axes] == [
-        figures.TITLES["E1"],
-        figures.TITLES["E4"],
+        registry.ENVS["E1"].title,
+        registry.ENVS["E4"].title,
     ]
     rows = analysis.read_csv(folder / "result.csv")
     drawn = {

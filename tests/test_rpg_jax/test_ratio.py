@@ -12,7 +12,7 @@ import pytest
 from repo_paths import DATA
 from scipy import stats
 
-from rpg_jax import conjugate, ratio
+from rpg_jax import conjugate, ratio, slots
 
 BATCHES = 20_000
 
@@ -29,7 +29,7 @@ def fits():
         scale=stored["scale"],
         residual=jnp.zeros_like(stored["mean"]),
     )
-    return conjugate.fit_slots(
+    return slots.fit_slots(
         carried, stored["reward"], stored["duration"], stored["duration"] > 0
     )
 
@@ -61,19 +61,19 @@ def simulated(fits):
                 np.asarray(t.loc[i], np.float64),
                 t.shape[i],
                 float(t.df[i]),
-                int(fits.count[i]),
+                int(fits.number[i]),
                 seed=i,
-                batches=min(BATCHES * 128 // int(fits.count[i]), 200_000),
+                batches=min(BATCHES * 128 // int(fits.number[i]), 200_000),
             )
-            for i in range(len(fits.count))
+            for i in range(len(fits.number))
         ]
     )
 
 
 def test_recorded_slots_cover_small_and_full_fits(fits):
-    assert len(fits.count) == 30
-    assert fits.count.min() <= 3
-    assert (fits.count == 128).sum() >= 5
+    assert len(fits.number) == 30
+    assert fits.number.min() <= 3
+    assert (fits.number == 128).sum() >= 5
     df = ratio.predictive(fits.niw).df
     assert df.min() < 7
     assert df.max() > 100
@@ -83,10 +83,10 @@ def test_recorded_slots_cover_small_and_full_fits(fits):
 def test_analytic_quantile_is_within_monte_carlo_error(fits, simulated):
     # The unit is the standard error of the paper's 1,000 batches. The reference has its
     # own, 4.5 to 14 times smaller.
-    got = np.asarray(ratio.ratio_quantile(fits.niw, fits.count), np.float64)
+    got = np.asarray(ratio.ratio_quantile(fits.niw, fits.number), np.float64)
     value, own, unit = simulated.T
     error = np.maximum(np.abs(got - value) - 5 * own, 0) / unit
-    count = np.asarray(fits.count)
+    count = np.asarray(fits.number)
     assert (error[count >= 4] < 0.35).all()
     assert (error < 5).all()  # n = 2 and 3: within 3% of the rate
     np.testing.assert_allclose(got, value, rtol=0.05)
@@ -94,8 +94,8 @@ def test_analytic_quantile_is_within_monte_carlo_error(fits, simulated):
 
 def test_sampled_quantile_agrees_with_numpy(fits, simulated):
     # One draw of 1,000 batches per fit, at most 6 standard errors away.
-    keys = jax.random.split(jax.random.key(5), len(fits.count))
-    got = jax.jit(jax.vmap(ratio.ratio_quantile_sampled))(keys, fits.niw, fits.count)
+    keys = jax.random.split(jax.random.key(5), len(fits.number))
+    got = jax.jit(jax.vmap(ratio.ratio_quantile_sampled))(keys, fits.niw, fits.number)
     value, own, unit = simulated.T
     z = (np.asarray(got) - value) / np.hypot(own, unit)
     assert (np.abs(z) < 6).all()
@@ -106,19 +106,19 @@ def test_sampled_quantile_agrees_with_numpy(fits, simulated):
 
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.99])
 def test_other_levels(fits, level):
-    for i in np.flatnonzero(np.asarray(fits.count) >= 16)[::4]:
+    for i in np.flatnonzero(np.asarray(fits.number) >= 16)[::4]:
         niw = jax.tree.map(lambda v, i=i: v[i], fits.niw)
         t = ratio.predictive(niw)
         value, own, unit = simulate(
             np.asarray(t.loc, np.float64),
             t.shape,
             float(t.df),
-            int(fits.count[i]),
+            int(fits.number[i]),
             seed=100 + int(i),
             level=level,
             batches=BATCHES,
         )
-        got = ratio.ratio_quantile(niw, fits.count[i], level=level)
+        got = ratio.ratio_quantile(niw, fits.number[i], level=level)
         assert abs(float(got) - value) < 0.5 * unit + 5 * own
 
 
@@ -199,13 +199,13 @@ def test_student_value_of_a_normal_score():
 
 def test_gradients_are_finite_and_right(fits):
     def mean_rate(niw):
-        return ratio.ratio_quantile(niw, fits.count).sum()
+        return ratio.ratio_quantile(niw, fits.number).sum()
 
     grads = jax.grad(mean_rate)(fits.niw)
     for g in jax.tree.leaves(grads):
         assert np.isfinite(g).all()
     # d q / d log-duration location = -q, exactly: the ratio scales with exp(-m).
-    q = ratio.ratio_quantile(fits.niw, fits.count)
+    q = ratio.ratio_quantile(fits.niw, fits.number)
     np.testing.assert_allclose(grads.mean[:, 1], -q, rtol=1e-4)
 
 
@@ -218,7 +218,7 @@ def test_extreme_posteriors_give_finite_rates(log_duration):
         ([1.0, 1.0], [1.0, 1.0]),
         ([1e-20, 1e12], [600.0, 600.5]),
     ]:
-        fit = conjugate.fit_slots(
+        fit = slots.fit_slots(
             niw,
             jnp.array(reward),
             jnp.array(seconds),

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 from repo_paths import ROOT
-from synthetic_helpers import SHORTS, digests, shared_cache
+from synthetic_helpers import SHORTS, shared_cache, small_data
 
 from rpg_tasks import TaskError, prepare, prepare_task
+from rpg_tasks.checks import digests
+from rpg_tasks.digests import data_version
 from rpg_tasks.prepare import (
     MANIFEST,
-    data_version,
     default_cache_dir,
     ensure_built,
     is_whole,
@@ -239,7 +240,7 @@ def test_wrong_task_name_gets_a_suggestion(tmp_path):
 def test_seed_size_and_code_are_in_the_name(tmp_path, monkeypatch):
     data = prepare_task("spooky-author", cache_dir=tmp_path, seed=7)
     name = data.public.parents[1].name
-    assert name == f"spooky-author-small-seed7-{data_version()}"
+    assert name == f"spooky-author-small-seed7-{data_version('spooky-author')}"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert default_cache_dir() == tmp_path / "xdg" / "rpg_jax" / "tasks"
 
@@ -248,7 +249,7 @@ def test_seed_size_and_code_are_in_the_name(tmp_path, monkeypatch):
 def real_layout(tmp_path_factory):
     """Synthetic files in the place of MLE-Bench's own."""
     base = tmp_path_factory.mktemp("mle-bench")
-    data = prepare_task("leaf-classif", cache_dir=shared_cache(tmp_path_factory))
+    data = small_data(shared_cache(tmp_path_factory), "leaf-classif")
     target = base / data.task.competition_id / "prepared"
     shutil.copytree(data.test_public.parent, target)
     return base, data
@@ -273,7 +274,7 @@ def test_real_data_get_the_same_view_by_the_same_code(real_layout, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("short", SHORTS)
 def test_both_sources_agree_for_every_task(tmp_path_factory, tmp_path, short):
-    synthetic = prepare_task(short, cache_dir=shared_cache(tmp_path_factory))
+    synthetic = small_data(shared_cache(tmp_path_factory), short)
     home = tmp_path / "data" / synthetic.task.competition_id
     home.mkdir(parents=True)
     (home / "prepared").symlink_to(synthetic.test_public.parent)

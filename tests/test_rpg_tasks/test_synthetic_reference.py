@@ -7,9 +7,9 @@ honest script gains more than 0.2, and gains order scripts as scores do.
 import dataclasses
 
 import pytest
-from synthetic_helpers import SCRIPTS, SHORTS, own_core, shared_cache
+from synthetic_helpers import SCRIPTS, SHORTS, own_core, shared_cache, small_data
 
-from rpg_tasks import Grader, get_task, prepare_task
+from rpg_tasks import Grader, get_task
 from sandbox_exec import Level, Limits, LocalPool, ScriptJob
 
 FAST = ("denoising-docs", "nyc-taxi", "textnorm-en")
@@ -47,7 +47,7 @@ def run(pool, tmp_path_factory):
     folder = tmp_path_factory.mktemp("submissions")
 
     def run_one(short: str, name: str, part: str = "validation") -> Outcome:
-        data = prepare_task(short, cache_dir=cache)
+        data = small_data(cache, short)
         public, answers, sample = (
             (data.public, data.answers, data.sample)
             if part == "validation"
@@ -74,7 +74,7 @@ def run(pool, tmp_path_factory):
 
 
 def test_every_task_has_a_cheap_and_a_dear_script():
-    for name in ("cheap", "dear"):
+    for name in ("cheap", "expensive"):
         assert {p.parent.name for p in SCRIPTS.glob(f"*/{name}.py")} == set(SHORTS)
 
 
@@ -82,7 +82,7 @@ def test_every_task_has_a_cheap_and_a_dear_script():
 def test_copy_gains_nothing_and_gains_order_scripts(run, short, capsys):
     outcomes = {name: run(short, name) for name in ("trivial", "cheap")}
     if short not in FAST:
-        outcomes["dear"] = run(short, "dear")
+        outcomes["expensive"] = run(short, "expensive")
     assert outcomes["trivial"].gain == 0.0
     assert outcomes["cheap"].gain > 0.2
     sign = 1 if get_task(short).higher_is_better else -1
@@ -91,8 +91,8 @@ def test_copy_gains_nothing_and_gains_order_scripts(run, short, capsys):
     assert gains == sorted(gains)
     if short == "spooky-author":
         # The paper's example: counts and a linear model, against 1,200 boosted trees.
-        assert outcomes["cheap"].score < outcomes["dear"].score
-        assert outcomes["dear"].gain > 0.0
+        assert outcomes["cheap"].score < outcomes["expensive"].score
+        assert outcomes["expensive"].gain > 0.0
     with capsys.disabled():
         for name, o in outcomes.items():
             print(

@@ -10,73 +10,26 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
-from synthetic_helpers import (
-    SHORTS,
-    digests,
-    perfect_submission,
-    read_text,
-    shared_cache,
-)
+from synthetic_helpers import SHORTS, shared_cache, small_data
 
-from rpg_tasks import TaskData, grade, prepare_task
+from rpg_tasks import checks, get_task
 from rpg_tasks.archives import read_file
-from rpg_tasks.synthetic import RECIPES, describe, generate
+from rpg_tasks.checks import read_text
+from rpg_tasks.taskcode import load_code
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
     cache = shared_cache(tmp_path_factory)
-    return lambda short: prepare_task(short, cache_dir=cache)
-
-
-def _parts(data: TaskData):
-    yield "validation", data.public, data.answers, data.sample
-    yield "test", data.test_public, data.test_answers, data.test_sample
+    return lambda short: small_data(cache, short)
 
 
 @pytest.mark.parametrize("short", SHORTS)
-def test_files_are_those_of_the_registry(prepared, short):
+def test_files_ids_and_gains_are_as_the_record_says(prepared, short):
     data = prepared(short)
-    task = data.task
-    for part, public, answers, _ in _parts(data):
-        for pattern in task.files:
-            assert any(public.glob(pattern)), (part, pattern)
-        assert answers.is_file()
-        assert public not in answers.parents
-        known = {p for f in (*task.files, *task.optional_files) for p in public.glob(f)}
-        known |= {f for p in known if p.is_dir() for f in p.rglob("*")}
-        stray = {p for p in public.rglob("*") if p.is_file()} - known
-        assert not stray, (part, sorted(stray)[:3])
-        header = read_text(answers).columns
-        assert {task.id_column, *task.targets} <= set(header)
-
-
-@pytest.mark.parametrize("short", SHORTS)
-def test_sample_has_gain_zero_and_answers_gain_one(prepared, short, tmp_path):
-    data = prepared(short)
-    for part, _, answers, sample in _parts(data):
-        copy = tmp_path / "copy.csv"
-        copy.write_bytes(read_file(sample))
-        verdict = grade(short, copy, answers, sample_path=sample)
-        assert verdict.valid, (part, verdict.reason)
-        assert verdict.gain == 0.0
-        perfect = perfect_submission(data, part, tmp_path)
-        verdict = grade(short, perfect, answers, sample_path=sample)
-        assert verdict.valid, (part, verdict.reason)
-        assert verdict.gain == pytest.approx(1.0, abs=1e-9)
-
-
-@pytest.mark.parametrize("short", SHORTS)
-def test_ids_of_sample_test_and_answers_agree(prepared, short):
-    data = prepared(short)
-    for part, public, answers, sample in _parts(data):
-        column = data.task.id_column
-        ids = list(read_text(answers)[column])
-        assert list(read_text(sample)[column]) == ids, part
-        assert len(set(ids)) == len(ids)
-        tables = [f for f in data.task.files if f.startswith("test.csv")]
-        for name in tables:
-            assert list(read_text(public / name)[column]) == ids
+    assert checks.wrong_files(data) == []
+    assert checks.wrong_ids(data) == []
+    assert checks.wrong_gains(data) == []
 
 
 def test_the_small_tasks_stay_small(prepared):
@@ -85,24 +38,20 @@ def test_the_small_tasks_stay_small(prepared):
     assert sum(sizes) < 300e6
 
 
-def test_equal_seeds_give_equal_bytes_and_other_seeds_do_not(tmp_path):
-    for short in ("spooky-author", "aerial-cactus", "whale", "pizza"):
-        for name, seed in (("a", 3), ("b", 3), ("c", 4)):
-            root = tmp_path / short / name
-            generate(short, "small", seed, root / "public", root / "private")
-        a, b, c = (digests(tmp_path / short / k) for k in "abc")
-        assert a == b
-        assert a["private/test.csv"] != c["private/test.csv"]
+@pytest.mark.parametrize("short", ["spooky-author", "aerial-cactus", "pizza"])
+def test_equal_seeds_give_equal_bytes_and_other_seeds_do_not(prepared, short, tmp_path):
+    assert checks.unstable_data(prepared(short), tmp_path) == []
 
 
-def test_every_task_has_a_recipe_and_says_what_is_smaller():
-    assert set(RECIPES) == set(SHORTS)
-    for short in SHORTS:
-        for size in ("small", "medium"):
-            train, test = getattr(RECIPES[short], size)
-            assert str(train) in describe(short, size)
-            assert 0 < test < train
-    assert "64x64" in describe("aptos2019", "small")
+@pytest.mark.parametrize("short", SHORTS)
+def test_every_task_says_how_large_it_is_and_what_is_smaller(short):
+    synthetic = load_code(get_task(short)).synthetic
+    for size in ("small", "medium"):
+        train, test = synthetic.rows(size)
+        assert str(train) in synthetic.describe(size)
+        assert 0 < test < train
+    if short == "aptos2019":
+        assert "64x64" in synthetic.describe("small")
 
 
 def test_textnorm_keeps_quotes_and_odd_tokens(prepared):

@@ -8,13 +8,14 @@ import wave
 import zipfile
 
 import pytest
-from synthetic_helpers import SHORTS, read_text, shared_cache
+from synthetic_helpers import SHORTS, shared_cache, small_data
 
-from rpg_tasks import TaskError, get_task, prepare_task
+from rpg_tasks import TaskError, get_task
+from rpg_tasks.checks import read_text
 from rpg_tasks.prompts import (
     Attempt,
-    Budget,
     NoScript,
+    StatedLimits,
     describe,
     extract_script,
     fit,
@@ -152,11 +153,11 @@ def test_the_base_prompt_holds_record_data_and_limits(folder):
 
 
 def test_limits_are_the_sandboxs(folder):
-    budget = Budget(wall_s=30, memory_mb=2048, cores=2, gpus=1)
-    text = prompt("spooky-author", folder, budget=budget)
+    limits = StatedLimits(wall_s=30, memory_mb=2048, cores=2, gpus=1)
+    text = prompt("spooky-author", folder, limits=limits)
     assert "At most 30 seconds" in text
     assert "2 CPU cores, 2 GB of memory, 1 GPU" in text
-    compact = prompt("spooky-author", folder, style="compact", budget=budget)
+    compact = prompt("spooky-author", folder, style="compact", limits=limits)
     assert "Limit 30 s, 2 CPU cores." in compact
 
 
@@ -323,7 +324,7 @@ def test_other_answers_are_refused(answer, words):
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
     cache = shared_cache(tmp_path_factory)
-    return lambda short: prepare_task(short, cache_dir=cache)
+    return lambda short: small_data(cache, short)
 
 
 @pytest.mark.parametrize("short", SHORTS)

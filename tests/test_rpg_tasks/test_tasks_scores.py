@@ -40,10 +40,10 @@ def test_gain_is_zero_for_the_sample_and_one_for_perfection(task):
 @ALL
 @given(
     baseline=st.floats(0.001, 0.999),
-    scores=st.lists(st.floats(0.0, 1.0), min_size=2, max_size=5),
+    values=st.lists(st.floats(0.0, 1.0), min_size=2, max_size=5),
 )
 def test_a_better_score_never_has_a_lower_gain(task, baseline, values):
-    ordered = sorted(scores, reverse=not task.higher_is_better)  # worst first
+    ordered = sorted(values, reverse=not task.higher_is_better)  # worst first
     gains = [scores.gain(task, score, baseline) for score in ordered]
     assert gains == sorted(gains)
     assert all(0.0 <= g <= 1.0 for g in gains)

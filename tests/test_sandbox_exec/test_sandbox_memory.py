@@ -5,11 +5,9 @@ import platform
 import pytest
 from sandbox_help import best, has, job, levels
 
-from sandbox_exec import (
-    Level,
-    LocalPool,
-    run_script,
-)
+from sandbox_exec import Level, LocalPool, SandboxError, overshoot, run_script
+from sandbox_exec.environment import Environment
+from sandbox_exec.runner import Engine
 
 
 def _run(pool, text, **limits):
@@ -100,3 +98,26 @@ time.sleep(0.5)
     assert record.status == "ok", record
     assert record.peak_rss_bytes < 300 << 20
     assert record.delta_s < 1.4  # its children sleep on
+
+
+@pytest.mark.parametrize("level", [Level.NAMESPACES, Level.LANDLOCK])
+def test_what_is_taken_above_a_sampled_limit_is_measured(level):
+    if level not in levels():
+        pytest.skip(f"no {level.name} here")
+    found = overshoot.measure_overshoot(Engine.prepare(level=level), tries=1)
+    assert (found.level, found.limit_mb) == (level, 128)
+    assert 0 <= found.above_mb < 900
+    assert found.line().startswith(f"sampled; {found.processes} processes")
+
+
+def test_overshoot_needs_free_memory_and_a_limit_that_stops(monkeypatch):
+    engine = Engine(Level.POSIX, Environment.of())
+    monkeypatch.setattr(overshoot, "_available_mb", lambda: 100)
+    with pytest.raises(SandboxError, match="MiB of memory are free"):
+        overshoot.measure_overshoot(engine)
+    monkeypatch.setattr(overshoot, "_available_mb", lambda: 1 << 20)
+    monkeypatch.setattr(overshoot, "_SCRIPT", "print('nothing')")
+    with pytest.raises(SandboxError, match="ended with ok"):
+        overshoot.measure_overshoot(engine)
+    whole = overshoot.Overshoot(Level.LANDLOCK, 128, 896, 2, bounded=False)
+    assert "at least 896 MiB above 128 MiB" in whole.line()

@@ -66,6 +66,58 @@ def test_fifty_scripts_with_one_actor_killed_half_way(monkeypatch):
     assert all("lost" in r.earlier[0].error for r in again)
 
 
+@pytest.mark.slow
+def test_what_a_killed_actor_ran_is_started_again_within_seconds(monkeypatch):
+    import ray
+
+    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    # Twice the time where others keep the cores busy.
+    patience = 2 if os.getloadavg()[0] > os.cpu_count() else 1
+    with RayPool(1, actors_per_node=1, require=Level.POSIX) as pool:
+        actor = pool._workers[0].actor
+        first = ray.get(actor.describe.remote(), timeout=60)
+        job = ScriptJob(script=b"import time; time.sleep(2)", limits=_LIMITS)
+        future = pool.submit(job)
+        time.sleep(1)
+        os.kill(first["pid"], signal.SIGKILL)
+        killed = time.monotonic()
+        while pool.capacity:
+            assert time.monotonic() - killed < 1 * patience, "the loss was not noticed"
+            time.sleep(0.02)
+        while not pool.capacity:
+            assert time.monotonic() - killed < 5 * patience, "no pool in its place"
+            time.sleep(0.02)
+        assert future.result(timeout=60).status == "ok"
+        second = ray.get(pool._workers[0].actor.describe.remote(), timeout=60)
+    # Nothing was probed or measured again.
+    assert second["engine"] == first["engine"]
+    assert second["engine"].calibration_ratio == future.result().calibration_ratio
+
+
+def test_an_engine_that_fails_is_not_used_again():
+    from sandbox_exec import SandboxError
+    from sandbox_exec.ray_crew import Crew, Worker
+
+    class Ray:
+        def get(self, ref, timeout):
+            raise RuntimeError("no pool")
+
+        def kill(self, actor):
+            pass
+
+    class Describe:
+        def remote(self):
+            return None
+
+    options = {"slots": 1, "actors_per_node": 1, "start_timeout_s": 1.0}
+    crew = Crew(Ray(), options={}, **options)
+    crew._engines["node"] = object()
+    actor = type("Actor", (), {"describe": Describe()})()
+    with pytest.raises(SandboxError, match="could not start its pool: no pool"):
+        crew.wait(Worker(node_id="node", actor=actor))
+    assert crew._engines == {}
+
+
 def test_cancelling_a_run_whose_machine_was_lost_ends_its_future():
     from sandbox_exec import ray_pool
 

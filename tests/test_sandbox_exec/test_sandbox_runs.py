@@ -142,7 +142,7 @@ def test_environment_is_clean(pool, monkeypatch):
     text = "import os\nfor k in sorted(os.environ): print(k, os.environ[k])"
     record = _run(pool, text)
     assert "hush" not in record.stdout_head
-    assert "PYTHONPATH" not in record.stdout_head
+    assert "/nowhere" not in record.stdout_head
     threads = len(pool.slots[0].cores)
     assert f"OMP_NUM_THREADS {threads}" in record.stdout_head
 
@@ -346,6 +346,8 @@ def test_command_line_doctor(capsys):
     out = capsys.readouterr().out
     assert out.startswith(f"level: {best().name}")
     assert "POSIX" in out
+    if has(Level.NAMESPACES):
+        assert "NAMESPACES memory: sampled; " in out
 
 
 def test_setup_time_is_outside_delta(pool):

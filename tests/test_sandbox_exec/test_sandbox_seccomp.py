@@ -10,9 +10,10 @@ import pytest
 from sandbox_help import has, job
 
 from sandbox_exec import Level, run_script
-from sandbox_exec.seccomp import _NEWEST, _NUMBERS, build_filter
+from sandbox_exec.seccomp import _NEWEST, build_filter
+from sandbox_exec.seccomp_numbers import NUMBERS
 
-ALLOW, KILL = 0x7FFF0000, 0x80000000
+ALLOW, KILL, ASK = 0x7FFF0000, 0x80000000, 0x7FC00000
 X86, ARM, I386 = 0xC000003E, 0xC00000B7, 0x40000003
 
 
@@ -53,7 +54,7 @@ def _call(machine, name, *args, **options):
     options = {"sockets": True, "affinity": True} | options
     program = build_filter(machine=machine, **options)
     column, arch = (0, X86) if machine == "x86_64" else (1, ARM)
-    return _verdict(program, _NUMBERS[name][column], args, arch)
+    return _verdict(program, NUMBERS[name][column], args, arch)
 
 
 def test_denied_calls_fail_softly(machine):
@@ -91,7 +92,29 @@ def test_socket_families(machine):
         assert _errno(_call(machine, "socket", family, 3)) == errno.EPERM
     for family in (16, 17, 38, 40, 0, 1 << 31):
         assert _errno(_call(machine, "socket", family, 1)) == errno.EAFNOSUPPORT
-    assert _errno(_call(machine, "socket", 1, 1, sockets=False)) == errno.EACCES
+
+
+def test_without_a_network_namespace_addresses_are_asked_for(machine):
+    def call(name, *args):
+        return _call(machine, name, *args, sockets=False)
+
+    for family in (1, 2, 10):
+        assert call("socket", family, 1 | 0o2000000) == ALLOW
+        assert call("socket", family, 1, 6) == ALLOW
+        for kind, protocol in ((2, 0), (3, 0), (5, 0), (1, 262), (1, 132)):
+            assert _errno(call("socket", family, kind, protocol)) == errno.EACCES
+    for family in (16, 17, 38, 40, 0, 1 << 31):
+        assert _errno(call("socket", family, 1)) == errno.EACCES
+    for name in ("bind", "connect", "listen"):
+        assert call(name, 3) == ASK
+        assert _call(machine, name, 3) == ALLOW  # its network is its own
+    assert call("sendto", 3, 0, 1, 0x4000) == call("sendmsg", 3, 0, 0x4000) == ALLOW
+    fast = 0x20000000
+    assert _errno(call("sendto", 3, 0, 1, fast | 0x4000)) == errno.EPERM
+    assert _errno(call("sendmsg", 3, 0, fast)) == errno.EPERM
+    assert _errno(call("sendmmsg", 3, 0, 1, fast)) == errno.EPERM
+    assert call("setsockopt", 3, 1, 2) == call("setsockopt", 3, 6, 15) == ALLOW
+    assert _errno(call("setsockopt", 3, 1, 15)) == errno.EPERM
 
 
 def test_affinity_is_held_where_no_cpuset_holds_it(machine):
@@ -148,7 +171,7 @@ def test_numbers_are_those_of_the_kernel_headers(column, header):
     text = Path(header).read_text()
     real = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)\b", text))
     checked = 0
-    for name, numbers in _NUMBERS.items():
+    for name, numbers in NUMBERS.items():
         if name in real and numbers[column] is not None:
             assert int(real[name]) == numbers[column], name
             checked += 1

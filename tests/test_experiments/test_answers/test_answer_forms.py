@@ -60,8 +60,13 @@ def test_the_guides_form_and_its_test_run(tmp_path):
 
 
 def test_reading_answers_needs_no_jax():
-    code = "import sys, experiments.answers, experiments.menus\n"
+    code = "import sys, experiments.answers, experiments.menus; "
     code += "print('jax' in sys.modules)"
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.strip() == "False"

@@ -60,6 +60,32 @@ def test_a_run_leaves_its_records_and_says_where(finished):
     assert all(row["trials"] == 4 and row["steps"] == 200 for row in rows)
 
 
+def test_progress_off_a_terminal_is_a_line_a_cell(finished):
+    _, done = finished
+    lines = done.stderr.strip().splitlines()
+    assert [line.partition(":")[0] for line in lines] == [
+        "1 of 2 cells",
+        "2 of 2 cells",
+    ]
+    assert "\r" not in done.stderr
+
+
+def test_untuned_agents_are_called_so(finished):
+    out, done = finished
+    assert "default" in done.stdout
+    assert "tuned" not in done.stdout
+    assert {row["selection"] for row in read_csv(out / "result.csv")} == {"default"}
+
+
+def test_the_record_holds_no_local_state(finished):
+    out, _ = finished
+    text = (out / "config.json").read_text()
+    assert str(out.parent) not in text
+    assert str(ROOT) not in text
+    assert os.path.expanduser("~") not in text or os.path.expanduser("~") == "/"
+    assert "workers" not in json.loads(text)["config"]
+
+
 def test_resume_of_a_finished_run_changes_nothing(finished):
     out, _ = finished
     before = (out / "result.csv").read_bytes()
@@ -67,7 +93,7 @@ def test_resume_of_a_finished_run_changes_nothing(finished):
     stamp = cell.stat().st_mtime_ns
     done = run(*SMALL, f"--out={out}", "--resume")
     assert done.returncode == 0, done.stderr
-    assert "2 of 2" in done.stdout
+    assert done.stderr == "resuming: 2 of 2 cells are done\n"
     assert (out / "result.csv").read_bytes() == before
     assert cell.stat().st_mtime_ns == stamp
 
@@ -95,7 +121,9 @@ def test_another_configuration_or_no_resume_is_refused(finished):
 BAD = [
     ("--env=E9", "E9"),
     ("--arms=0", "arms"),
+    ("--arms=100001", "arms"),
     ("--contexts=-1", "contexts"),
+    ("--contexts=4,5000", "contexts"),
     ("stray", "stray"),
     ("--env=", "env"),
     ("--arms=4,x", "x"),
@@ -136,12 +164,33 @@ def test_unwritable_out_is_one_line(tmp_path):
     one_line(run(*SMALL, f"--out={tmp_path}/full"), "not empty")
 
 
-def test_dry_run_prints_and_writes_nothing(tmp_path):
+def dry_run(capsys, *flags):
+    with flagsaver.flagsaver(), pytest.raises(SystemExit) as stop:
+        cli.run(study.main, ["prog", *flags, "--dry_run"])
+    assert not stop.value.code
+    return capsys.readouterr().out
+
+
+def test_dry_run_prints_and_writes_nothing(tmp_path, capsys):
     out = tmp_path / "none"
-    done = run("--env=all", "--arms=5,10", f"--out={out}", "--dry_run")
-    assert done.returncode == 0
-    assert "['E1', 'E2', 'E3', 'E4']" in done.stdout
+    text = dry_run(capsys, "--env=all", "--arms=5,10", f"--out={out}")
+    assert "['E1', 'E2', 'E3', 'E4']" in text
+    assert "contexts = 4\n" in text
     assert not out.exists()
+
+
+def test_the_large_study_is_one_command_with_an_estimate(capsys):
+    sizes = ("--env=all", "--arms=70,100,130,160", "--contexts=8,16,32,64")
+    text = dry_run(capsys, *sizes, "--agents=npg-niw,cucb-tuned", "--tune=paper")
+    assert "contexts = [8, 16, 32, 64]" in text
+    assert f"cells = {4 * 4 * 4 * 2}" in text
+    assert " h on " in text
+    fine = dry_run(capsys, *sizes, "--agents=npg-niw,cucb-tuned", "--tune=fine")
+
+    def trial_steps(text):
+        return int(text.partition("estimate: ")[2].split(" ")[0].replace(",", ""))
+
+    assert trial_steps(fine) > 2 * trial_steps(text)
 
 
 def test_another_package_called_bandit_is_named(tmp_path):
@@ -158,6 +207,27 @@ def test_commands_are_listed():
     done = run(module="experiments")
     assert done.returncode == 0
     assert "bandit" in done.stdout
+
+
+def test_ctrl_c_does_not_wait_for_a_compilation(tmp_path):
+    """C-UCB takes many seconds to compile and seconds a chunk; nobody waits for it."""
+    out = tmp_path / "run"
+    flags = ["--env=E3", "--arms=40", "--agents=cucb-tuned", f"--out={out}"]
+    process = subprocess.Popen(
+        command(*flags), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 200
+    while not (out / "cells").exists() and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    time.sleep(0.5)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 130, stderr
+    assert "--resume" in stderr.decode()
+    # Within 2 s on an idle machine.
+    assert time.monotonic() - began < 20
 
 
 @pytest.mark.slow

@@ -259,7 +259,9 @@ def test_replay_of_a_changed_ledger_fails_in_one_line(tmp_path, cache, capsys):
     assert "bit for bit" not in text
     # A replay cannot be resumed.
     assert "--resume" not in text
-    assert text.splitlines()[-1].endswith("a replay starts anew: choose another --out")
+    assert text.splitlines()[-1].endswith(
+        "a replay starts from the beginning: choose another --out"
+    )
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "on record is" in line
 

@@ -23,8 +23,8 @@ from experiments.policies.models import Model
 from experiments.records.recorded import MEASURED
 from experiments.teaching.tokenizer import save, train_tokenizer
 from rpg_jax.llm import export_pretrained
-from rpg_jax.llm.config import Qwen35Config
 from rpg_jax.llm.models import model_for
+from rpg_jax.llm.qwen3_5 import Qwen35Config
 from rpg_tasks import get_task
 
 TEXTS = ["```python\nprint(1)\n``` the plan: score train.csv submission id text\n"] * 3

@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import jax
-import jax.numpy as jnp
 import llm_tiny
 import mle_run_help as run_help
 import numpy as np
@@ -22,7 +21,6 @@ from experiments.config.errors import UsageError
 from experiments.config.presets import LARGE, TINY
 from experiments.config.protocol import PAPER, SOUND
 from experiments.config.settings import Settings, read_settings
-from experiments.policies.clock import WorkClock
 from experiments.running import machine
 from experiments.running.places import (
     Places,
@@ -53,7 +51,7 @@ def test_defaults_of_the_embedded_policy():
     assert found.limit_s(get_task("nomad2018")) == TINY.wall_limit_s
     assert found.budget.seconds == TINY.budget_s
     assert [arm.name for arm in found.arms] == ["rpg", "vanilla"]
-    assert found.isolation == "posix"
+    assert found.isolation == "landlock"
 
 
 @pytest.mark.parametrize(("name", "protocol"), [("sound", SOUND), ("paper", PAPER)])
@@ -173,7 +171,10 @@ def test_raw_losses_need_a_failure_that_loses_more():
 def test_real_data_need_a_real_boundary():
     from experiments.config.parse import isolation_of
 
+    assert isolation_of("auto", real=False, model="tiny") == "landlock"
+    assert isolation_of("auto", real=False, model="x", style="menu") == "landlock"
     assert isolation_of("auto", real=True, model="tiny") == "namespaces"
+    assert isolation_of("auto", real=True, model="x", style="menu") == "namespaces"
     assert isolation_of("auto", real=False, model="other") == "namespaces"
     assert isolation_of("full", real=True, model="tiny") == "full"
     assert isolation_of("posix", real=False, model="other") == "posix"
@@ -375,45 +376,3 @@ def test_dry_run_shows_what_would_run(tmp_path):
     assert shown["protocol"]["learning"]["learning_rate"] == TINY.learning_rate
     assert shown["protocol"]["rate"]["data"] == "slots"
     assert list(tmp_path.iterdir()) == []
-
-
-# --- the clock ----------------------------------------------------------------------
-
-
-def test_the_clock_stands_still_during_compilation():
-    now = [100.0]
-    clock = WorkClock(lambda: now[0])
-    begin = clock()
-
-    def event(end, seconds, name="/jax/core/compile/backend_compile_duration"):
-        now[0] = end
-        clock._event(name, seconds)
-
-    event(103.0, 1.0)  # 102..103
-    event(105.0, 0.5)  # 104.5..105, part of the next one
-    event(106.0, 2.0)  # 104..106
-    event(107.0, 5.0, name="/jax/other")
-    now[0] = 110.0
-    assert clock() - begin == pytest.approx(10 - 1 - 2)
-    assert clock.compiled_s == pytest.approx(3.0)
-    for k in range(3000):
-        event(111.0 + k, 0.25)
-    assert clock.compiled_s == pytest.approx(3.0 + 750)
-    assert len(clock._spans) <= 1001
-
-
-def test_the_clock_notices_this_jax():
-    """The names of JAX's events are its own; this fails when they change."""
-    clock = WorkClock().listen()
-
-    @jax.jit
-    def fresh(x):
-        for _ in range(30):
-            x = jnp.sin(x) @ x
-        return x
-
-    fresh(jnp.ones((20, 20))).block_until_ready()
-    seen = clock.compiled_s
-    assert seen > 0.005
-    fresh(jnp.ones((20, 20))).block_until_ready()
-    assert clock.compiled_s - seen < 0.5 * seen

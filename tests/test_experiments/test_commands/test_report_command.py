@@ -17,7 +17,8 @@ from experiments import cli
 from experiments import report as command
 from experiments.config.errors import LedgerError
 from experiments.reporting.build import build
-from experiments.reporting.load import ReportError, load
+from experiments.reporting.load import load
+from experiments.reporting.runs import ReportError
 
 TASK = "tabular-2022"
 
@@ -50,7 +51,7 @@ def undrawn():
         yield
 
 
-def cell(run, arm="rpg", seed=0, task=TASK):
+def folder_of(run, arm="rpg", seed=0, task=TASK):
     return run / task / arm / f"seed-{seed}"
 
 
@@ -119,7 +120,7 @@ def test_out_is_a_file(run, tmp_path):
 
 @pytest.mark.parametrize("name", ["attempts.jsonl", "metrics.jsonl", "final.jsonl"])
 def test_a_broken_line_is_named(run, name):
-    path = cell(run) / name
+    path = folder_of(run) / name
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([lines[0], b"{broken\n", *lines[1:]]))
     text = refused(run)
@@ -128,16 +129,16 @@ def test_a_broken_line_is_named(run, name):
 
 
 def test_a_record_that_is_none_of_ours(run):
-    path = cell(run) / "attempts.jsonl"
+    path = folder_of(run) / "attempts.jsonl"
     path.write_bytes(path.read_bytes() + b'{"step": 1, "chain": 0}\n')
     assert "a record without run_id" in refused(run)
 
 
 def test_a_torn_last_line_is_left_out(run):
-    path = cell(run) / "attempts.jsonl"
-    whole = load([run]).cells[0]
+    path = folder_of(run) / "attempts.jsonl"
+    whole = load([run]).runs[0]
     path.write_bytes(path.read_bytes() + b'{"run_id": "to')
-    again = load([run]).cells[0]
+    again = load([run]).runs[0]
     assert again.attempts.run_id == whole.attempts.run_id
 
 
@@ -151,11 +152,11 @@ def test_a_torn_last_line_is_left_out(run):
         ({"arm__gradient": False}, "arm.gradient"),
     ],
 )
-def test_cells_that_differ_are_not_averaged(run, changes, key):
-    change(cell(run, seed=1) / "config.json", **changes)
+def test_one_experiments_runs_that_differ_are_not_averaged(run, changes, key):
+    change(folder_of(run, seed=1) / "config.json", **changes)
     text = refused(run)
     assert key in text
-    assert "report them apart" in text
+    assert "make a report of each" in text
 
 
 @pytest.mark.parametrize(
@@ -175,7 +176,7 @@ def test_runs_that_differ_are_not_averaged(finished, run, changes, key):
 def test_the_same_seed_does_not_count_twice(finished, run):
     text = refused(finished, run)
     assert "would count twice" in text
-    assert "would count twice" in refused(finished, cell(finished))
+    assert "would count twice" in refused(finished, folder_of(finished))
 
 
 def test_runs_together(finished, tmp_path):
@@ -189,33 +190,33 @@ def test_runs_together(finished, tmp_path):
         parts.append(part)
     whole, joined = load([finished]), load(parts)
     assert joined.unfinished == []
-    assert [c.name for c in joined.cells] == [c.name for c in whole.cells]
-    for a, b in zip(whole.cells, joined.cells, strict=True):
+    assert [c.name for c in joined.runs] == [c.name for c in whole.runs]
+    for a, b in zip(whole.runs, joined.runs, strict=True):
         assert a.attempts.run_id == b.attempts.run_id
 
 
-def test_one_cell_alone_knows_its_experiment(finished, undrawn, tmp_path):
-    report = build(cell(finished), tmp_path / "out")
+def test_one_run_alone_knows_its_experiment(finished, undrawn, tmp_path):
+    report = build(folder_of(finished), tmp_path / "out")
     text = report.page.read_text(encoding="utf-8")
     assert "Only rpg was run" in report.headline
     assert "The data are synthetic" in text
     assert report.experiment.unfinished == []
-    away = shutil.copytree(cell(finished), tmp_path / "away")
+    away = shutil.copytree(folder_of(finished), tmp_path / "away")
     assert "The data are synthetic" not in build(
         away, tmp_path / "out2"
     ).page.read_text(encoding="utf-8")
 
 
 def test_unfinished_runs_are_reported_as_such(run, undrawn):
-    """A cell not begun, one stopped within a step, one without metrics, one alone."""
-    shutil.rmtree(cell(run, "vanilla", 1))
-    (cell(run, "vanilla", 0) / "attempts.jsonl").unlink()
-    attempts = cell(run) / "attempts.jsonl"
+    """One not begun, one stopped within a step, one without metrics, one alone."""
+    shutil.rmtree(folder_of(run, "vanilla", 1))
+    (folder_of(run, "vanilla", 0) / "attempts.jsonl").unlink()
+    attempts = folder_of(run) / "attempts.jsonl"
     lines = attempts.read_text().splitlines(keepends=True)
     attempts.write_text("".join(lines[:-1]))
-    metrics = cell(run) / "metrics.jsonl"
+    metrics = folder_of(run) / "metrics.jsonl"
     metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:2]))
-    (cell(run, "rpg", 1) / "metrics.jsonl").unlink()
+    (folder_of(run, "rpg", 1) / "metrics.jsonl").unlink()
     (run / TASK / "task.json").write_text('{"status": "failed", "reason": "a <b>"}')
     report = build(run)
     said = report.experiment.unfinished
@@ -225,10 +226,10 @@ def test_unfinished_runs_are_reported_as_such(run, undrawn):
     assert f"{TASK}/rpg/seed-1: no finished step yet" in said
     assert f"{TASK}: failed: a <b>" in said
     text = report.page.read_text(encoding="utf-8")
-    assert "Unfinished" in text
+    assert "Some runs are unfinished" in text
     assert "a &lt;b&gt;" in text
     # Of the third step the fast scripts alone were over.
-    (kept,) = report.experiment.cells
+    (kept,) = report.experiment.runs
     assert set(kept.attempts.step) == {0, 1}
     assert (len(kept.attempts), kept.attempts.left_out) == (8, 3)
     (run / TASK / "task.json").write_text('{"status": "done"}')
@@ -262,7 +263,9 @@ def test_an_arm_without_measured_attempts(run, undrawn):
         path.write_text("".join(lines))
         path.with_name("final.jsonl").unlink()
     (said,) = build(run).contests
-    assert said == (f"{TASK}: no measured attempts of vanilla: nothing can be said.")
+    assert said == (
+        f"{TASK}: no measured attempts of vanilla, so the arms cannot be compared."
+    )
 
 
 def test_nothing_valid_nothing_learned(run, undrawn):
@@ -283,12 +286,12 @@ def test_nothing_valid_nothing_learned(run, undrawn):
     report = build(run)
     text = report.page.read_text(encoding="utf-8")
     assert "No private test was scored" in text
-    assert "earned anything" in report.headline
+    assert "neither rpg nor vanilla earned any reward" in report.headline
     assert "nan" not in text.lower().replace("tenant", "")
 
 
 def test_library_errors_are_one_line(run):
-    (cell(run) / "attempts.jsonl").write_text("[]\n")
+    (folder_of(run) / "attempts.jsonl").write_text("[]\n")
     with pytest.raises(LedgerError):
         load([run])
     with pytest.raises(ReportError, match="needs the folder"):

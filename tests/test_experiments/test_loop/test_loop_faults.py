@@ -99,7 +99,7 @@ def test_a_score_that_is_no_number_is_invalid(tmp_path, score):
 def test_a_slot_that_never_answers(tmp_path):
     def execute(run_id, script):
         if run_id.endswith("-004"):
-            return Future()  # for ever
+            return Future()  # forever
         return helper.execute(run_id, script)
 
     with _loop(tmp_path, changes={"execute": execute}, silence_s=0.05) as loop:
@@ -244,7 +244,7 @@ def test_a_folder_with_a_run_is_not_run_over(tmp_path):
 
 
 def test_a_parent_that_no_prompt_can_show(tmp_path):
-    """Its chain starts anew: base prompt, no parent on record."""
+    """Its chain starts from the beginning: base prompt, no parent on record."""
 
     def describe(previous):
         if previous is not None and previous.score == 0.9:

@@ -83,7 +83,7 @@ def test_curves_of_a_run(tmp_path):
 
     policy = helper.ScriptedPolicy(tmp_path)
     hooks = helper.hooks(policy, execute=execute)
-    with Loop(tmp_path, helper.cell(), hooks) as loop:
+    with Loop(tmp_path, helper.spec(), hooks) as loop:
         for _ in range(5):
             loop.step()
     records = helper.records(tmp_path)

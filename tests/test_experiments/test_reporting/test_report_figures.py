@@ -4,12 +4,11 @@ import re
 
 import numpy as np
 import pytest
-import report_help as helper
+from report_checks import ARMS, TASKS
 
 from experiments.reporting import figures, style
-from experiments.reporting.budget import Budget
+from experiments.reporting.budget import BudgetUse
 from experiments.reporting.curves import Chain
-from experiments.reporting.load import load
 from rpg_tasks.registry import get_task
 
 
@@ -20,7 +19,7 @@ def budget(short, baseline, **arms):
         for arm, v in arms.items()
     }
     end = float(max(len(v) for v in arms.values()))
-    return Budget(get_task(short), "total", "best", baseline, chains, end, end, end)
+    return BudgetUse(get_task(short), "total", "best", baseline, chains, end, end, end)
 
 
 def limits(one):
@@ -63,20 +62,8 @@ def test_every_line_ends_in_the_picture(arms):
         assert all(low <= y <= high for y in values)
 
 
-@pytest.fixture(scope="module")
-def experiment(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("figures") / "run"
-    helper.make_run(
-        folder,
-        tasks=("tabular-2022", "nyc-taxi"),
-        arms=("rpg", "vanilla"),
-        seeds=(0, 1),
-        steps=2,
-    )
-    return load([folder])
-
-
-def test_the_legend_stands_above_the_data_also_in_a_page(experiment):
+def test_the_legend_is_above_the_data_also_in_a_page(report):
+    experiment = report.experiment
     with style.styled():
         figure = style.draw(
             [figures.rates_panel(experiment)], size=figures.rates_size(experiment)
@@ -84,7 +71,7 @@ def test_the_legend_stands_above_the_data_also_in_a_page(experiment):
         (axis,) = figure.axes
         legend = axis.get_legend()
         names = [text.get_text() for text in legend.get_texts()]
-        assert names == ["rpg", "vanilla"]
+        assert names == list(ARMS)
         # Inside the axis's own box, which is what a page is given of a figure.
         drawn = legend.get_window_extent()
         assert drawn.y0 >= axis.get_window_extent().y1
@@ -93,6 +80,6 @@ def test_the_legend_stands_above_the_data_also_in_a_page(experiment):
     # In the SVG: every task's name is below both arms' names.
     places = re.findall(r'<text[^>]* y="([\d.]+)"[^>]*>([^<]+)</text>', svg)
     heights = {name: float(y) for y, name in places}
-    for task in ("tabular-2022", "nyc-taxi"):
-        for arm in ("rpg", "vanilla"):
+    for task in TASKS:
+        for arm in ARMS:
             assert heights[arm] < heights[task]

@@ -1,4 +1,4 @@
-"""The page: well-formed, alone, and deaf to whatever scripts and outputs say."""
+"""The page: well-formed, self-contained, safe from what scripts and outputs say."""
 
 import html.parser
 import json
@@ -137,10 +137,10 @@ def test_the_page_shows_scripts_with_their_parents(hostile):
     stories, shown = lineage.stories(experiment)
     ((task, rows),) = stories
     assert task.short == "tabular-2022"
-    assert [story.cell.arm for story in rows] == ["rpg", "vanilla"]
+    assert [story.run.arm for story in rows] == ["rpg", "vanilla"]
     assert shown == sum(len(story.scripts) for story in rows)
     for story in rows:
-        cell, at = story.cell, story.cell.attempts
+        run, at = story.run, story.run.attempts
         first = story.scripts[0]
         assert first.role == "best"
         assert first.record["score"] == max(at.score[at.valid])
@@ -150,11 +150,11 @@ def test_the_page_shows_scripts_with_their_parents(hostile):
             assert known[child.run_id] == parent.run_id
             assert child.diff
         scripts = {s.run_id: s for s in story.scripts}
-        raw = cell.folder / "scripts" / f"{first.record['script_sha256']}.py"
+        raw = run.folder / "scripts" / f"{first.record['script_sha256']}.py"
         assert "x = 1 < 2" in raw.read_text()
         assert all(s.record["status"] in ("failed", "invalid") for s in
                    scripts.values() if s.role == "failure")  # fmt: skip
-        chains = lineage.chain_rows(cell)
+        chains = lineage.chain_rows(run)
         assert [c.best for c in chains] == sorted([c.best for c in chains])[::-1]
         assert sum(c.attempts for c in chains) == len(at)
 
@@ -193,12 +193,13 @@ def test_a_missing_script_is_said_not_fatal(hostile, tmp_path):
     assert first.code == ""
 
 
-def test_a_page_by_name_is_the_same_page(hostile, report, tmp_path):
-    page = build_report([hostile], tmp_path / "deep" / "mine.html")
+def test_a_page_by_name_is_the_same_page(hostile, tmp_path):
+    with helper.undrawn():
+        page = build_report([hostile], tmp_path / "deep" / "mine.html")
+        other = build_report([hostile], tmp_path / "folder")
     assert page == tmp_path / "deep" / "mine.html"
     assert (tmp_path / "deep" / "mine" / "arms.csv").exists()
-    assert (tmp_path / "deep" / "mine" / "budget-tabular-2022.pdf").exists()
-    assert page.read_bytes() == report.page.read_bytes()
+    assert page.read_bytes() == other.read_bytes()
 
 
 def test_figures_say_what_they_show(report):
@@ -207,6 +208,8 @@ def test_figures_say_what_they_show(report):
     assert "higher is better" in text
     assert "a failed attempt costs its time and leaves the best as it is" in text
     assert "The data are synthetic" in text
+    assert "rpg (learns from reward − ρ̂ · seconds)" in text
+    assert "Dotted line: the sample submission" in text
     for stem in ("rates", "budget-tabular-2022", "steps-tabular-2022"):
         assert (page.parent / f"{stem}.png").read_bytes().startswith(b"\x89PNG")
         assert (page.parent / f"{stem}.pdf").read_bytes().startswith(b"%PDF")
@@ -219,7 +222,7 @@ def test_ten_thousand_attempts(tmp_path):
     )
     grow(folder, 1250)
     report = build(folder)
-    total = sum(len(cell.attempts) for cell in report.experiment.cells)
+    total = sum(len(run.attempts) for run in report.experiment.runs)
     assert total >= 10_000
     assert report.page.stat().st_size < 12e6
     page = check(report.page.read_text(encoding="utf-8"))

@@ -6,14 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.reporting import contests, headline, medals, numbers, unfinished
+from experiments.reporting import contests, facts, headline, medals, unfinished
 from experiments.reporting.contests import Contest
+from experiments.reporting.intervals import Interval
 from rpg_tasks import get_task
 
 
 def _contest(first, second, count=3):
-    rates = tuple(numbers.Interval(rate, rate, rate) for rate in (first, second))
-    difference = numbers.Interval(*[first - second] * 3)
+    rates = tuple(Interval(rate, rate, rate) for rate in (first, second))
+    difference = Interval(*[first - second] * 3)
     task = get_task("whale")
     return Contest(task, "rpg", "vanilla", rates, difference, "seeds", count)
 
@@ -27,22 +28,15 @@ def _contest(first, second, count=3):
         ((-0.1, -0.2), "no ratio: rates below 0"),
     ],
 )
-def test_gains(rates, words):
-    assert headline._gains([_contest(*rates)]) == words
-
-
-def test_the_note_counts_what_was_resampled():
-    note = numbers.interval_note([("seeds", 0), ("seeds", 8)])
-    assert note == "Intervals are percentile bootstraps over 8 seeds."
-    assert numbers.interval_note([("seeds", 0)]) == ""
-    assert "over 3 to 8 seeds" in numbers.interval_note([("seeds", 3), ("seeds", 8)])
+def test_one_rate_over_the_other(rates, words):
+    assert headline._percents([_contest(*rates)]) == words
 
 
 @pytest.mark.parametrize("split", ["test", "validation"])
-def test_an_exam_that_was_trained_on_is_called_so(split):
+def test_training_on_the_test_split_is_said(split):
     config = {"protocol": {"name": "sound", "reward_split": split}}
-    experiment = SimpleNamespace(headers=[{"config": config}, {}], cells=[])
-    assert headline.trained_on_test(experiment) == (split == "test")
+    experiment = SimpleNamespace(headers=[{"config": config}, {}], runs=[])
+    assert facts.trained_on_test(experiment) == (split == "test")
 
 
 def _final(of, chain, best):
@@ -77,16 +71,16 @@ def test_a_private_test_to_come_is_said(tmp_path, status, final, said):
     folder.mkdir(parents=True)
     (tmp_path / "whale" / "task.json").write_text(json.dumps({"status": status}))
     attempts = SimpleNamespace(left_out=0)
-    cell = SimpleNamespace(
+    run = SimpleNamespace(
         folder=folder, name="whale/rpg/seed-0", progress=1.02, attempts=attempts,
         steps=4, final=final, metrics={"best_score": [0.7]},
     )  # fmt: skip
-    line = unfinished.stopped(cell)
+    line = unfinished.stopped(run)
     assert (line or "").endswith("private test yet") == said
     if status == "running" and final:  # it went on from 0.7 and has found 0.8
         assert line is None
-        cell.metrics["best_score"].append(0.8)
-        assert unfinished.stopped(cell).endswith("is of an earlier best script")
+        run.metrics["best_score"].append(0.8)
+        assert unfinished.stopped(run).endswith("is of an earlier best script")
 
 
 @pytest.mark.parametrize(
@@ -112,4 +106,4 @@ def test_a_headline_of_unlike_pairs_says_how_many_it_leaves_out():
     experiment = SimpleNamespace(arms=lambda task: [])
     text = headline.headline(experiment, found)
     assert text.count("earned more per second") == 3
-    assert "And 2 further tasks" in text
+    assert "has 2 more tasks" in text

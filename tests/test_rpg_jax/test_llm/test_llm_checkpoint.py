@@ -318,7 +318,9 @@ def test_killed_twenty_times_the_run_ends_bitwise_equal(tmp_path):
     assert run.returncode == 0, errors
 
     rng, kills = random.Random(0), 0
-    while kills < wanted:  # a run that ends before it was killed enough starts anew
+    while (
+        kills < wanted
+    ):  # a run that ends before it was killed enough starts from the beginning
         broken = tmp_path / f"broken-{kills}"
         broken.mkdir()
         kills += run_and_kill(broken, steps, cache, rng, wanted - kills)

@@ -11,14 +11,11 @@ import numpy as np
 import pytest
 
 from rpg_jax.llm import layers
-from rpg_jax.llm.config import (
-    ConfigError,
-    LlamaConfig,
-    Qwen35Config,
-    config_from_hf_json,
-    qwen3_5_4b,
-)
+from rpg_jax.llm.config import ConfigError
+from rpg_jax.llm.families import config_from_hf_json
+from rpg_jax.llm.llama import LlamaConfig
 from rpg_jax.llm.models import count_parameters, model_for
+from rpg_jax.llm.qwen3_5 import Qwen35Config, qwen3_5_4b
 from rpg_jax.llm.transformer import unstack
 
 TEXT = {
@@ -200,7 +197,7 @@ def test_prefill_in_pieces_and_decode_match(params, forward):
         got = jnp.concatenate(parts, axis=1)
         error = jnp.where(mask[..., None], jnp.abs(got - want), 0.0)
         assert float(error.max()) < 1e-5
-        assert cache.count.tolist() == [29, 5]
+        assert cache.number.tolist() == [29, 5]
         assert int(cache.slot) == 29
 
 

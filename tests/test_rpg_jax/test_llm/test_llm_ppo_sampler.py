@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from rpg_jax.llm import batch_from_completions, choice_grammar, left_pad, make_ppo
-from rpg_jax.llm.config import Qwen35Config
 from rpg_jax.llm.hyper import PPOHyper
 from rpg_jax.llm.models import model_for
+from rpg_jax.llm.qwen3_5 import Qwen35Config
 from rpg_jax.llm.sampling import sample
 
 CONFIG = Qwen35Config(

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from rpg_jax.llm import sampling
-from rpg_jax.llm.config import Qwen35Config
 from rpg_jax.llm.decoding import decode_until, prefill
+from rpg_jax.llm.grammar import mask_table
 from rpg_jax.llm.head import token_log_probs
-from rpg_jax.llm.menus import mask_table
 from rpg_jax.llm.models import model_for
+from rpg_jax.llm.qwen3_5 import Qwen35Config
 from rpg_jax.llm.sampling import Grammar, choice_grammar, left_pad, sample
 
 VOCAB = 61

@@ -12,9 +12,9 @@ import pytest
 from absl.testing import flagsaver
 
 from experiments import cli
-from rpg_jax.llm.config import Qwen35Config
 from rpg_jax.llm.export import export_pretrained
 from rpg_jax.llm.models import model_for
+from rpg_jax.llm.qwen3_5 import Qwen35Config
 
 COMMAND = "experiments.sample"
 command = command_flags.load(COMMAND)

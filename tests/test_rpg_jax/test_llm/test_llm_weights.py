@@ -10,10 +10,11 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from rpg_jax.llm import weights
-from rpg_jax.llm.config import ConfigError, Qwen35Config
+from rpg_jax.llm.config import ConfigError
 from rpg_jax.llm.errors import CheckpointError
 from rpg_jax.llm.export import export_pretrained
 from rpg_jax.llm.models import model_for
+from rpg_jax.llm.qwen3_5 import Qwen35Config
 from rpg_jax.llm.tensor_files import INDEX, SINGLE
 from rpg_jax.llm.weights import load_pretrained
 

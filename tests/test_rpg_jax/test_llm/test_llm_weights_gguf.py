@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rpg_jax.llm.config import ConfigError, LlamaConfig
+from rpg_jax.llm.config import ConfigError
 from rpg_jax.llm.errors import CheckpointError
+from rpg_jax.llm.llama import LlamaConfig
 from rpg_jax.llm.models import model_for
 from rpg_jax.llm.tensor_names import named_tensors
 from rpg_jax.llm.tokenizer import chat_ids, load_tokenizer, stop_ids
