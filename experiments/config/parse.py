@@ -12,6 +12,7 @@ from experiments.config.errors import UsageError
 from experiments.config.options import ISOLATION, Options, choices
 from experiments.config.presets import Preset
 from experiments.config.protocol import PROTOCOLS, Protocol, get_protocol
+from experiments.config.rate import check_estimator
 from experiments.config.reward_rule import PAPER_FAILURE
 from rpg_tasks.mlebench import choose_source, find_prepared
 from rpg_tasks.registry import TaskError, get_task, load_tasks
@@ -160,6 +161,10 @@ def protocol_of(name: str, preset: Preset, options: Options) -> Protocol:
     except ValueError as error:
         raise UsageError(str(error)) from None
     rate = resolved.rate
+    try:
+        check_estimator(rate.estimator)
+    except ValueError as error:
+        raise UsageError(f"--rate: {error}") from None
     if rate.data == "slots" and rate.estimator == "niw" and resolved.chains < 2:
         raise UsageError("--rate-data=slots needs --chains=2 or more")
     return resolved

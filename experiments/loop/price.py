@@ -15,15 +15,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 import rpg_jax
-from experiments.config.rate import RateOptions
-from rpg_jax.types import Batch, RateEstimator
+from experiments.config.rate import EstimatorFactory, RateOptions, get_estimator
+from experiments.loop.estimators import loop_estimator
+from rpg_jax.types import Batch
 
 # A subset that maximises a ratio is found in a handful of Dinkelbach steps.
 _MAX_STEPS = 50
-_HIDDEN = 8
 # Most failures per chosen attempt in an estimator without weights.
 _REPEATS = 8
 
@@ -42,14 +41,15 @@ class RateModel:
         chains: slots of the run; also the k of the greedy part, since k attempts are
             what the next states are made of.
 
+    Raises:
+        ValueError: there is no such estimator, or it does not go with the data.
+
     Attributes:
         rate: reward per second, >= 0; 0 before data.
         seen: attempts fed so far.
     """
 
     def __init__(self, options: RateOptions, *, chains: int):
-        if options.data == "slots" and options.estimator == "niw" and chains < 2:
-            raise ValueError("--rate-data=slots needs two chains or more")
         self.options = options
         self.chains = chains
         self.rate = 0.0
@@ -62,7 +62,10 @@ class RateModel:
             maxlen=options.recent_batches
         )
         self._earned = False
-        self._state: Any = _factory(options, chains)(None).init()
+        self._kind = loop_estimator(options, chains)
+        self._state: Any = self._kind.build(None).init()
+        factory = get_estimator(options.estimator)
+        self._fit = _compiled(factory, options, chains)
 
     def observe(
         self,
@@ -109,7 +112,7 @@ class RateModel:
         self.rate = max(value, 0.0)
 
     def _fit_all(self, reward, seconds, valid, known, chain) -> None:
-        if self.options.estimator == "neural" and not self._earned:
+        if self._kind.network and not self._earned:
             # Its first data fix its units: a batch without a reward has none to give.
             self._earned = bool((reward > 0).any())
             if not self._earned:
@@ -119,9 +122,7 @@ class RateModel:
         pad = -len(reward) % self.chains
         rows = [np.pad(v, (0, pad)) for v in (reward, seconds, failure, known, chain)]
         rows[1] = np.where(rows[3], rows[1], 1.0)
-        self._state, rate = _fit(self.options, self.chains)(
-            self._state, self.rate, share, *rows
-        )
+        self._state, rate = self._fit(self._state, self.rate, share, *rows)
         self._accept(rate)
 
     def _fit_greedy(self) -> None:
@@ -135,8 +136,7 @@ class RateModel:
         share = (len(failed) + 0.5) / (attempts + 1.0)
         k = min(self.chains, len(reward))
         weights = np.array([1 - share, share])
-        carry = self.options.estimator in ("robbins-monro", "neural")
-        fit = _fit(self.options, self.chains)
+        carry = self._kind.running
         # A running estimator takes one step from its last rate; the others are fitted
         # afresh until the choice of attempts and their rate agree.
         rho = self.rate if carry else 0.0
@@ -147,7 +147,7 @@ class RateModel:
                 break
             seen.add(chosen.tobytes())
             rows = self._rows(reward[chosen], seconds[chosen], failed, share)
-            state, rate = fit(self._state, rho, weights, *rows)
+            state, rate = self._fit(self._state, rho, weights, *rows)
             rho = max(float(rate), 0.0)
         if carry:
             self._state = state
@@ -155,7 +155,7 @@ class RateModel:
 
     def _rows(self, reward, seconds, failed, share) -> list[np.ndarray]:
         """Chosen attempts and failures, padded to one shape for all steps."""
-        if self.options.estimator not in ("niw", "neural"):
+        if not self._kind.weighted:
             # No weights there: as many failures as go with the chosen attempts.
             number = round(len(reward) * share / (1 - share)) if len(failed) else 0
             turn = np.arange(min(number, self.chains * _REPEATS)) % max(len(failed), 1)
@@ -172,76 +172,21 @@ class RateModel:
         return [out_r, out_s, failure, known, np.zeros(size, int)]
 
 
-def _sampled(options: RateOptions, chains: int, state: Any) -> jax.Array:
-    """The paper's percentile of 1,000 simulated batches, with a key of its own.
+@functools.cache
+def _compiled(factory: EstimatorFactory, options: RateOptions, chains: int) -> Any:
+    """Compiled: state, rho, share, rows -> state after the rows, rate.
 
-    The deterministic quantile of ``niw_slots`` is only close where log durations spread
-    by less than about 1.2; crashes of 0.1 s beside long runs spread by more.
+    ``factory`` is the one that the options name: a key of the cache, so that a name
+    which is registered anew is compiled anew.
     """
-    count = jnp.sum(state.filled, dtype=jnp.int32)
-    rate = rpg_jax.ratio_quantile_sampled(
-        jax.random.fold_in(jax.random.key(0), state.step),
-        state.niw,
-        count,
-        level=options.quantile,
-        max_count=chains,
-    )
-    return jnp.where(count >= 2, jnp.maximum(rate, 0), 0)
-
-
-def _network(params: Any, context: jax.Array) -> jax.Array:
-    hidden = jnp.tanh(context @ params["in"] + params["bias"][None, :])
-    return (hidden @ params["out"])[:, None, :]
-
-
-@functools.cache
-def _factory(options: RateOptions, chains: int):
-    """share of (valid, failed) -> RateEstimator; the state does not depend on it."""
-    if options.estimator == "empirical":
-        return lambda share: rpg_jax.empirical()
-    if options.estimator == "robbins-monro":
-        return lambda share: rpg_jax.robbins_monro(options.step_size)
-    if options.estimator == "niw" and options.data == "slots":
-        slots = rpg_jax.niw_slots(
-            chains,
-            forgetting=options.forgetting,
-            quantile=options.quantile,
-            by_context=True,
-        )
-        return lambda share: slots
-    if options.estimator == "niw":
-        return lambda share: rpg_jax.niw(2, 1, context_probs=share)
-    keys = jax.random.split(jax.random.key(0), 2)
-    params = {
-        "in": jax.random.normal(keys[0], (2, _HIDDEN)),
-        "bias": jnp.zeros(_HIDDEN),
-        "out": jax.random.normal(keys[1], (_HIDDEN, 2)) / _HIDDEN,
-    }
-    optimizer = optax.adam(1e-2)
-
-    def neural(share: Any) -> RateEstimator:
-        return rpg_jax.neural(
-            _network,
-            params,
-            optimizer,
-            num_steps=options.num_steps,
-            contexts=jnp.eye(2),
-            context_probs=share,
-        )
-
-    return neural
-
-
-@functools.cache
-def _fit(options: RateOptions, chains: int):
-    """Compiled: state, rho, share, rows -> state after the rows, rate."""
-    factory = _factory(options, chains)
+    del factory
+    kind = loop_estimator(options, chains)
 
     @jax.jit
     def fit(state, rho, share, reward, seconds, failure, known, chain):
         dtype = jnp.zeros(()).dtype
-        estimator = factory(share.astype(dtype))
-        if options.estimator == "neural":
+        estimator = kind.build(share.astype(dtype))
+        if kind.network:
             context = jax.nn.one_hot(failure.astype(jnp.int32), 2, dtype=dtype)
         elif options.data == "slots":
             context = chain.astype(jnp.int32)
@@ -255,8 +200,6 @@ def _fit(options: RateOptions, chains: int):
             mask=known,
         )
         state = estimator.update(state, batch)
-        if options.data == "slots" and options.estimator == "niw":
-            return state, _sampled(options, chains, state)
         return state, estimator.rate(state, jnp.asarray(rho, dtype))
 
     def call(state, rho, share, reward, seconds, failure, known, chain):

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import llm_tiny
 
 from bandit import theory
-from rpg_jax import conjugate, dinkelbach, ratio, updates
+from rpg_jax import conjugate, dinkelbach, ratio, slots, updates
 from rpg_jax.llm import lora
 from rpg_jax.llm.checkpoint import fingerprint
 from rpg_jax.llm.models import model_for
@@ -114,8 +114,8 @@ def quantile():
     @jax.jit
     def rate(reward, seconds, filled):
         prior = conjugate.niw_prior(dtype=reward.dtype)
-        fit = conjugate.fit_slots(prior, reward, seconds, filled)
-        return ratio.ratio_quantile(fit.niw, fit.count)
+        fit = slots.fit_slots(prior, reward, seconds, filled)
+        return ratio.ratio_quantile(fit.niw, fit.number)
 
     for n in (2, 8, 128):
         for spread in (0.01, 0.5, 1.2):

@@ -17,7 +17,7 @@ def test_cell_means_and_greedy_rate(log_duration):
     batches = [draw(WORLD, s, size=800) for s in range(3)]
     for batch in batches:
         state = jax.jit(estimator.update)(state, batch)
-    assert state.count.sum() == 2400
+    assert state.number.sum() == 2400
     c, a, r, d = (
         np.concatenate([np.asarray(b[i], np.float64) for b in batches])
         for i in range(4)

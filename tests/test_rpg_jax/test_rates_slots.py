@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from rates_help import compiled
 
-from rpg_jax import conjugate, ratio
+from rpg_jax import conjugate, ratio, slots
 from rpg_jax.types import checked_batch
 
-fit_slots = jax.jit(conjugate.fit_slots)
+fit_slots = jax.jit(slots.fit_slots)
 
 
 slot_rate = jax.jit(ratio.slot_rate)
@@ -37,7 +37,7 @@ def section_three_slots(decisions, num_slots, age, every):
                 jnp.asarray(duration > 0),
             )
             niw, fits = fit.niw, fits + 1
-            rate = float(slot_rate(fit.niw, fit.count))
+            rate = float(slot_rate(fit.niw, fit.number))
     return reward, duration, rate, fits
 
 
@@ -68,13 +68,13 @@ def test_a_long_run_without_any_reward_has_rate_zero(form):
 
     @jax.jit
     def fit(niw, key):
-        slots = jnp.zeros(16), seconds, jnp.ones(16, bool)
-        fitted = conjugate.fit_slots(niw, *slots, forgetting=0.3)
+        rows = jnp.zeros(16), seconds, jnp.ones(16, bool)
+        fitted = slots.fit_slots(niw, *rows, forgetting=0.3)
         if form == "analytic":
-            rate = ratio.slot_rate(fitted.niw, fitted.count)
+            rate = ratio.slot_rate(fitted.niw, fitted.number)
         else:
             rate = ratio.ratio_quantile_sampled(
-                key, fitted.niw, fitted.count, num_batches=50, max_count=16
+                key, fitted.niw, fitted.number, num_batches=50, max_count=16
             )
         return fitted.niw, rate
 

@@ -225,7 +225,7 @@ def test_extreme_posteriors_give_finite_rates(log_duration):
             jnp.ones(2, bool),
             log_duration=log_duration,
         )
-        got = ratio.slot_rate(fit.niw, fit.count, log_duration=log_duration)
+        got = ratio.slot_rate(fit.niw, fit.number, log_duration=log_duration)
         assert np.isfinite(got)
         assert got >= 0
 
@@ -258,3 +258,20 @@ def test_a_sampled_quantile_refuses_what_it_cannot_draw():
     for level in (0.0, 1.0, 95.0, float("nan")):
         with pytest.raises(ValueError, match=r"level must be in \(0, 1\)"):
             ratio.ratio_quantile_sampled(key, niw, 8, level=level)
+
+
+def test_predictive_moments_by_simulation_and_at_their_limit():
+    rng = np.random.default_rng(0)
+    x = np.stack([rng.normal(6, 5e-3, 30), rng.normal(6, 5e-3, 30)], -1)
+    niw = conjugate.update(conjugate.niw_prior(nu=20.0), jnp.asarray(x))
+    mean, cov = ratio.predictive_moments(niw)
+    draws = ratio.sample_predictive(jax.random.key(3), niw, (200_000,))
+    t = np.asarray(draws, np.float64)
+    se = np.sqrt(np.diagonal(cov) / len(t))
+    assert (np.abs(t.mean(0) - mean) < 6 * se).all()
+    # Relative error of a variance estimate with kurtosis 3 + 6 / (df - 4).
+    df = float(ratio.predictive(niw).df)
+    band = 6 * np.sqrt((2 + 6 / (df - 4)) / len(t))
+    root = np.sqrt(np.outer(np.diagonal(cov), np.diagonal(cov)))
+    assert (np.abs(np.cov(t.T) - cov) < band * root).all()
+    assert np.isinf(ratio.predictive_moments(conjugate.niw_prior())[1]).all()

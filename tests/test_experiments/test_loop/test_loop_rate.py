@@ -110,7 +110,6 @@ def test_the_greedy_part_is_a_fixed_point():
 
 def test_options_are_checked():
     for bad in (
-        {"estimator": "kalman"},
         {"data": "all"},
         {"window": 0},
         {"step_size": -1.0},
