@@ -38,7 +38,7 @@ def test_forms_are_found_by_name(forms):
     assert register_form(form) is form
     with pytest.raises(ValueError, match="'echo' already"):
         register_form(AnswerForm("echo", lambda answer, parent: answer))
-    with pytest.raises(ValueError, match="choose from whole-script, .*, echo"):
+    with pytest.raises(ValueError, match=r"choose from whole-script, .*, echo"):
         get_form("patch")
 
 
