@@ -57,12 +57,14 @@ def imed(
       prior_sd: standard deviation of r - rho delta assumed before any data.
 
     Raises:
-      ValueError: X or A is below 1, or a hyper-parameter negative or not finite.
+      ValueError: X or A is below 1, or a hyper-parameter is out of its range.
 
     Source: Honda and Takemura (2015), for rewards; on relative rewards it is ours.
     """
     check_sizes(num_contexts, num_actions)
-    check_numbers(scale=scale, prior_count=prior_count, prior_sd=prior_sd)
+    check_numbers(
+        positive=True, scale=scale, prior_count=prior_count, prior_sd=prior_sd
+    )
 
     def act(state: NoisyCells, step: Step) -> tuple[Index, NoisyCells]:
         cells = state.cells(step.context)
@@ -99,12 +101,13 @@ def posterior_sampling(
       prior_sd: standard deviation of r - rho delta assumed before any data.
 
     Raises:
-      ValueError: X or A is below 1, or a hyper-parameter negative or not finite.
+      ValueError: X or A is below 1, or a hyper-parameter is out of its range.
 
     Source: Thompson (1933), on relative rewards.
     """
     check_sizes(num_contexts, num_actions)
-    check_numbers(scale=scale, prior_count=prior_count, prior_sd=prior_sd)
+    check_numbers(scale=scale, prior_sd=prior_sd)
+    check_numbers(positive=True, prior_count=prior_count)
 
     def act(state: NoisyCells, step: Step) -> tuple[Index, NoisyCells]:
         cells = state.cells(step.context)

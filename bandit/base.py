@@ -155,17 +155,23 @@ def check_sizes(num_contexts: int, num_actions: int) -> None:
         )
 
 
-def check_numbers(**values: Number) -> None:
+def check_numbers(*, positive: bool = False, **values: Number) -> None:
     """Refuses hyper-parameters that are negative or not finite; traced ones pass.
+
+    Args:
+      positive: refuse 0, too.
+      values: hyper-parameters by name.
 
     Raises:
       ValueError: the message names the first such hyper-parameter.
     """
     for name, value in values.items():
-        if isinstance(value, int | float | np.ndarray | np.generic) and not (
-            np.isfinite(value).all() and np.all(value >= 0)
-        ):
-            raise ValueError(f"{name} must be finite and at least 0, got {value}")
+        if not isinstance(value, int | float | np.ndarray | np.generic):
+            continue
+        least = np.all(value > 0) if positive else np.all(value >= 0)
+        if not (np.isfinite(value).all() and least):
+            bound = "above 0" if positive else "at least 0"
+            raise ValueError(f"{name} must be finite and {bound}, got {value}")
 
 
 class GreedyRate(NamedTuple):

@@ -16,8 +16,8 @@ from .errors import IsolationError, SandboxError
 from .isolation import IsolationReport, probe_isolation
 from .limits import Level, Limits
 from .pool import LocalPool
+from .prepare import prepare_engine, run_script
 from .protocol import RunRecord, ScriptJob, ScriptPool, Slot, Submission
-from .runner import run_script
 
 if TYPE_CHECKING:
     from .ray_pool import RayPool
@@ -35,6 +35,7 @@ __all__ = [
     "ScriptPool",
     "Slot",
     "Submission",
+    "prepare_engine",
     "probe_isolation",
     "run_script",
 ]

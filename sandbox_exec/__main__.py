@@ -145,8 +145,8 @@ def _overshoots(
 
 
 def _run(options: argparse.Namespace) -> int:
+    from .prepare import run_script
     from .protocol import ScriptJob
-    from .runner import run_script
 
     limits = Limits(
         wall_s=options.wall_s,

@@ -13,6 +13,7 @@ from typing import Any
 
 from .errors import SandboxError
 from .janitor import remove_folder
+from .shm import SHM, ShmUse
 
 
 @dataclass
@@ -32,7 +33,7 @@ class Launched:
     tmpfs_fds: list[int] = field(default_factory=list)
     proc_fd: int = -1
     folder: Path | None = None
-    shm_before: frozenset[str] = frozenset()
+    shm: ShmUse | None = None
     inbox: bytearray = field(default_factory=bytearray)
 
     def messages(self) -> list[dict[str, Any]] | None:
@@ -104,8 +105,10 @@ class Launched:
                 with contextlib.suppress(OSError):
                     os.close(fd)
         self.tmpfs_fds.clear()
+        if self.shm is not None:
+            SHM.end(self.shm)
+            self.shm = None
         if self.folder is not None:
-            clean_shm(self.shm_before)
             remove_folder(self.folder)
 
 
@@ -114,36 +117,3 @@ def wait_readable(fd: int, timeout_s: float) -> bool:
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(timeout_s * 1000))
-
-
-def shm_names() -> frozenset[str]:
-    """What lies in the host's /dev/shm."""
-    try:
-        return frozenset(os.listdir("/dev/shm"))
-    except OSError:
-        return frozenset()
-
-
-def clean_shm(before: frozenset[str]) -> None:
-    """Remove shared memory that a script without its own /dev/shm left behind.
-
-    New names of our own user that no live process has mapped: the scripts of other
-    slots and the harness keep theirs.
-    """
-    new = shm_names() - before
-    if not new:
-        return
-    used = ""
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                used += Path(entry.path, "maps").read_text(errors="replace")
-    for name in new:
-        path = Path("/dev/shm", name)
-        with contextlib.suppress(OSError):
-            if path.lstat().st_uid != os.getuid() or str(path) in used:
-                continue
-            if path.is_dir() and not path.is_symlink():
-                remove_folder(path)
-            else:
-                path.unlink()

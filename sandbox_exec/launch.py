@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import bwrap, landlock, rootless
-from .box import Launched, shm_names
+from .box import Launched
 from .channels import Channels, memfd
 from .environment import Environment
 from .handshake import START_TIMEOUT_S, abandon, handshake, only_child, read_info
@@ -24,6 +24,7 @@ from .janitor import remove_folder
 from .limits import Level, Limits
 from .protocol import ScriptJob, Slot
 from .seccomp import build_filter
+from .shm import SHM
 
 if TYPE_CHECKING:
     from .gate import Config
@@ -246,13 +247,18 @@ def _spawn_direct(
                 cores=slot.cores if pin else (),
                 start=start,
             )
-        shm_before = shm_names()
-        command = [env.python, "-I", "-S", "-B", str(GATE)]
-        launched = _start(command, Channels.open())
+        channels = Channels.open()
     except BaseException:
         remove_folder(folder)
         raise
-    launched.folder, launched.shm_before = folder, shm_before
+    shm = SHM.begin()
+    try:
+        launched = _start([env.python, "-I", "-S", "-B", str(GATE)], channels)
+    except BaseException:
+        SHM.end(shm)
+        remove_folder(folder)
+        raise
+    launched.folder, launched.shm = folder, shm
     try:
         child = handshake(launched, config, time.monotonic() + START_TIMEOUT_S)
         launched.init_pid, launched.child_pid = launched.process.pid, child

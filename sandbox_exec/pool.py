@@ -12,6 +12,7 @@ from types import TracebackType
 from .calibrate import calibration_ratio
 from .household import HOUSEHOLD
 from .limits import Level
+from .prepare import prepare_engine
 from .protocol import RunRecord, ScriptJob, Slot
 from .runner import Engine
 from .slots import gpu_memory_used_mb, make_slots
@@ -76,7 +77,7 @@ class LocalPool:
         self.slots = tuple(slots)
         if not self.slots:
             raise ValueError("a pool needs at least one slot")
-        self._engine = engine or Engine.prepare(require, level=level, python=python)
+        self._engine = engine or prepare_engine(require, level=level, python=python)
         self._rerun_contended = rerun_contended
         self._infra_retries = infra_retries
         # Re-entrant: cancelling a future runs its callbacks, which take the lock too.

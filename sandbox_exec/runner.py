@@ -8,7 +8,6 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from . import isolation
 from .box import Launched
 from .cgroup import RunCgroup
 from .collect import collect
@@ -17,10 +16,11 @@ from .errors import SandboxError
 from .household import HOUSEHOLD
 from .inputs import check_inputs, readable_by_all
 from .launch import launch
+from .layers import layers_of, user_layer
 from .limits import Level
 from .procfs import sandbox_cpu_s
 from .protocol import Isolation, RunRecord, ScriptJob, Slot, SlotUse
-from .slots import CoreClock, cpu_model, make_slots, slot_use
+from .slots import CoreClock, cpu_model, slot_use
 from .supervise import Outcome, Supervisor
 
 
@@ -40,33 +40,6 @@ class Engine:
     env: Environment
     calibration_ratio: float | None = None
     as_nobody: bool = True
-
-    @classmethod
-    def prepare(
-        cls,
-        require: Level | str = Level.NAMESPACES,
-        *,
-        level: Level | str | None = None,
-        python: str | os.PathLike[str] | None = None,
-    ) -> "Engine":
-        """Choose the best level this machine holds, or exactly `level`.
-
-        Raises:
-            IsolationError: what holds is below `require` (or is not `level`).
-            SandboxError: the interpreter cannot be used.
-        """
-        env = Environment.of(python)
-        least = Level.parse(require)
-        exactly = None if level is None else Level.parse(level)
-        tries = [x for x in sorted(Level, reverse=True) if x >= least]
-        for candidate in tries if exactly is None else [exactly]:
-            # One level at a time: the best usually holds, the others cost start-up.
-            report = isolation.probe_isolation(env.python, levels=(candidate,))
-            if candidate not in report.missing:
-                return cls(level=candidate, env=env, as_nobody=report.as_nobody)
-        report = isolation.probe_isolation(env.python)
-        chosen = report.choose(least, exactly)
-        return cls(level=chosen, env=env, as_nobody=report.as_nobody)
 
     def run(
         self,
@@ -93,7 +66,7 @@ class Engine:
         try:
             if job.inputs is not None:
                 check_inputs(job.inputs)
-            layers = isolation.layers_of(self.level)
+            layers = layers_of(self.level)
             pin = ""
             if slot.cores and hasattr(os, "sched_setaffinity"):
                 pin = "affinity"
@@ -104,7 +77,7 @@ class Engine:
                 pin = "cpuset" if group.pinned else pin
             layers["pinning"] = pin or "none"
             nobody = self._as_nobody(job)
-            layers.update(isolation.user_layer(self.level, nobody))
+            layers.update(user_layer(self.level, nobody))
             record = replace(record, isolation=Isolation(self.level.name, layers))
             box = launch(job, slot, self.env, self.level, pin=pin, as_nobody=nobody)
             if group is not None:
@@ -327,32 +300,3 @@ def classify(
     if exit_code is not None:
         return "nonzero_exit", exit_code, None
     return "signal", None, term_signal
-
-
-def run_script(
-    job: ScriptJob,
-    slot: Slot | None = None,
-    require: Level | str = Level.NAMESPACES,
-    *,
-    level: Level | str | None = None,
-    python: str | os.PathLike[str] | None = None,
-    attempt: int = 1,
-    queue_s: float = 0.0,
-) -> RunRecord:
-    """Run one script and return its record.
-
-    Args:
-        job: what to run.
-        slot: cores and GPUs; by default those a pool of one would use.
-        require: least level accepted; the best available one is used.
-        level: exactly this level instead.
-        python: interpreter for the script; the running one by default.
-        attempt: number of this attempt at the run_id.
-        queue_s: seconds waited before, for the record.
-
-    Raises:
-        IsolationError: the machine cannot give that level; nothing was run.
-        SandboxError: the interpreter cannot be used.
-    """
-    engine = Engine.prepare(require, level=level, python=python)
-    return engine.run(job, slot or make_slots(1)[0], attempt=attempt, queue_s=queue_s)

@@ -18,6 +18,7 @@ from experiments.records.rewards import charged_seconds
 from experiments.reporting import intervals, tables
 from experiments.reporting.intervals import Interval
 from experiments.reporting.runs import STATUSES, Bools, Experiment, Floats, RunRecords
+from rpg_jax.rewards import relative_reward
 from rpg_tasks.registry import Task
 from rpg_tasks.scores import oriented
 
@@ -169,11 +170,6 @@ def rule_of(run: RunRecords) -> RewardRule:
     return RewardRule(**{k: v for k, v in rule.items() if k in known})
 
 
-def _relative(reward: Floats, seconds: Floats, price: float) -> Floats:
-    """r - price * delta in float64; ``rpg_jax.relative_reward`` would round it."""
-    return reward - price * seconds
-
-
 def relative_rewards(run: RunRecords, price: float) -> Floats:
     """reward - price * charged seconds, shape [attempts]; NaN for lost attempts.
 
@@ -187,5 +183,5 @@ def relative_rewards(run: RunRecords, price: float) -> Floats:
     for step in np.unique(at.step):
         rows = known & (at.step == step)
         charged = charged_seconds(rule, at.delta_s[rows], valid[rows], limit)
-        out[rows] = _relative(at.reward[rows], charged, price)
+        out[rows] = relative_reward(at.reward[rows], charged, price)
     return out

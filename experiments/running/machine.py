@@ -6,6 +6,7 @@ import os
 
 from experiments.config.errors import UsageError
 from sandbox_exec import IsolationError, SandboxError
+from sandbox_exec import prepare_engine as best_engine
 from sandbox_exec.runner import Engine
 from sandbox_exec.slots import available_cores
 
@@ -64,7 +65,7 @@ def prepare_engine(least: str) -> Engine:
         UsageError: this machine gives less.
     """
     try:
-        return Engine.prepare(least)
+        return best_engine(least)
     except IsolationError as error:
         raise UsageError(f"--isolation={least}: {error}") from None
     except SandboxError as error:

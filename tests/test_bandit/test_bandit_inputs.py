@@ -341,6 +341,10 @@ def test_negative_and_infinite_hyper_parameters_are_named():
         base.check_numbers(lr=0.1, scale=-1.0)
     with pytest.raises(ValueError, match="lr"):
         base.check_numbers(lr=np.inf)
+    with pytest.raises(ValueError, match="scale must be finite and above 0"):
+        adaptive.imed(2, 2, scale=0.0)
+    with pytest.raises(ValueError, match="prior_count"):
+        adaptive.posterior_sampling(2, 2, prior_count=0)
     with pytest.raises(ValueError, match="every"):
         prices.from_estimator(None, every=0)
     jax.jit(lambda value: base.check_numbers(lr=value) or value)(1.0)

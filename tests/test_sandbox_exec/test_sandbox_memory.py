@@ -7,6 +7,7 @@ from sandbox_help import best, has, job, levels
 
 from sandbox_exec import Level, LocalPool, SandboxError, overshoot, run_script
 from sandbox_exec.environment import Environment
+from sandbox_exec.prepare import prepare_engine
 from sandbox_exec.runner import Engine
 
 
@@ -104,7 +105,7 @@ time.sleep(0.5)
 def test_what_is_taken_above_a_sampled_limit_is_measured(level):
     if level not in levels():
         pytest.skip(f"no {level.name} here")
-    found = overshoot.measure_overshoot(Engine.prepare(level=level), tries=1)
+    found = overshoot.measure_overshoot(prepare_engine(level=level), tries=1)
     assert (found.level, found.limit_mb) == (level, 128)
     assert 0 <= found.above_mb < 900
     assert found.line().startswith(f"sampled; {found.processes} processes")
