@@ -26,9 +26,8 @@ from typing import Any
 
 import numpy as np
 
-import rpg_tasks
 from experiments.menus.recipe import ChosenScript, Option, Recipe, draw_script
-from rpg_tasks.registry import Task, TaskError, get_task
+from rpg_tasks.registry import Task, TaskError, get_task, task_folder
 
 DATA = Path(__file__).with_name("data")
 MENU_FILE = "menu.toml"
@@ -85,11 +84,8 @@ def slots_of(name: str) -> Slots:
 
 def _own_file(task: str) -> Path | None:
     """A task folder's menu; None where there is none."""
-    folder_of = getattr(rpg_tasks, "task_folder", None)
-    if folder_of is None:
-        return None
     try:
-        path = Path(folder_of(task)) / MENU_FILE
+        path = task_folder(task) / MENU_FILE
     except TaskError:
         return None
     return path if path.is_file() else None

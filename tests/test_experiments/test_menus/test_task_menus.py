@@ -4,21 +4,27 @@ import os
 
 import numpy as np
 import pytest
+import toy_task
 
-import rpg_tasks
 from experiments.config.errors import LoopError
 from experiments.menus import (
     Menu,
     MenuError,
     NoMenu,
+    draw,
     draw_script,
     has_menu,
     recipes,
     task_menu,
 )
 from experiments.menus.grammar import token_menu
-from rpg_tasks.registry import TaskError, get_task
+from experiments.teaching.examples import generate
+from experiments.teaching.tiny_model import tiny_config
+from rpg_jax.llm import load_tokenizer
+from rpg_tasks import prepare_task, registry
+from rpg_tasks.registry import get_task
 
+TINY = tiny_config(3072)
 ROW = """
 variables = { id = "row", target = "price" }
 drop = ["regressor.boosting"]
@@ -51,11 +57,11 @@ def folder(tmp_path, monkeypatch):
     """The folder of a task that is registered from elsewhere."""
 
     def task_folder(short):
-        if short != "house-prices":
-            raise TaskError(f"there is no task {short!r}")
-        return tmp_path
+        if short == "house-prices":
+            return tmp_path
+        return registry.task_folder(short)
 
-    monkeypatch.setattr(rpg_tasks, "task_folder", task_folder, raising=False)
+    monkeypatch.setattr(task_menu, "task_folder", task_folder)
     return tmp_path
 
 
@@ -76,6 +82,11 @@ def test_a_task_folder_brings_its_own_row(folder):
     assert '"row": [0], "price": [p]' in chosen.script
     menu = Menu(recipes("house-prices"))
     assert menu.recover(menu.script(chosen)).script == chosen.script
+
+
+def test_shipped_tasks_have_rows_and_others_none():
+    assert has_menu("insults")
+    assert not has_menu("house-prices")
 
 
 def test_a_changed_file_is_read_again(folder):
@@ -135,7 +146,20 @@ def test_a_task_without_a_menu_says_where_one_goes(folder, monkeypatch):
         task_menu._shipped_recipes.cache_clear()
 
 
-def test_without_task_folders_the_shipped_rows_are_all(monkeypatch):
-    monkeypatch.delattr(rpg_tasks, "task_folder", raising=False)
-    assert has_menu("insults")
-    assert not has_menu("house-prices")
+def test_a_registered_task_is_prompted_taught_and_chosen_for(tmp_path, monkeypatch):
+    """The guide's task with a menu of its own, found as a user's task is."""
+    root = toy_task.write(tmp_path)
+    row = ROW.replace('id = "row", target = "price"', 'id = "id", target = "y"')
+    (root / toy_task.NAME / "menu.toml").write_text(row)
+    monkeypatch.setenv("RPG_TASKS_PATH", str(root))
+    data = prepare_task(toy_task.SHORT, cache_dir=tmp_path / "cache")
+    rng = np.random.default_rng(0)
+    for kind in ("base", "improve"):
+        example = generate(toy_task.SHORT, data, rng, kind=kind)
+        assert f"Task {toy_task.SHORT}" in example.prompt
+    tokenizer = load_tokenizer("tiny")
+    choices = token_menu(get_task(toy_task.SHORT), TINY, tokenizer)
+    text = choices.menu.text(draw(toy_task.SHORT, rng))
+    assert choices.tree.accepts(
+        choices.start, tokenizer.encode(text, add_special_tokens=False)
+    )
