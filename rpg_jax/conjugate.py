@@ -191,6 +191,7 @@ def segment_moments(
     chex.assert_rank([x, segment], [2, 1])
     chex.assert_equal_shape_prefix([x, segment], 1)
     asked = jnp.ones(x.shape[:1], bool) if mask is None else mask.astype(bool)
+    chex.assert_equal_shape([segment, asked])
     inside = (segment >= 0) & (segment < num_segments)
     usable, _ = _accept(x, None)
     keep = asked & usable & inside

@@ -297,6 +297,7 @@ def gae(
     value = jnp.where(keep, _float(value), 0)
     start = jnp.zeros(reward.shape[:-1], reward.dtype)
     after = start if last_value is None else _float(last_value)
+    chex.assert_equal_shape([start, after])
 
     def step(
         carry: tuple[Array, Array], token: tuple[Array, ...]

@@ -17,7 +17,8 @@ from rpg_jax.types import Batch, RateEstimator, checked_weights, usable_rows
 if TYPE_CHECKING:
     import optax
 
-Apply = Callable[[PyTree, Shaped[Array, "N ..."]], Float[Array, "N A 2"]]
+# (params, contexts) -> [N, A, 2]; flax's ``Module.apply`` says no more of its result.
+Apply = Callable[[PyTree, Shaped[Array, "N ..."]], Any]
 
 
 class NeuralState(NamedTuple):
@@ -97,7 +98,7 @@ def _predict(
     apply_fn: Apply, params: PyTree, context: Shaped[Array, "N ..."]
 ) -> tuple[Float[Array, "N A"], Float[Array, "N A"]]:
     """Mean reward and mean seconds of every arm, in the state's units."""
-    out = apply_fn(params, context)
+    out: Float[Array, "N A 2"] = apply_fn(params, context)
     return out[..., 0], jax.nn.softplus(out[..., 1])
 
 

@@ -115,17 +115,23 @@ def _sampled(options: RateOptions, chains: int, state: Any) -> jax.Array:
 def neural(options: RateOptions, chains: int) -> LoopEstimator:
     """A small network of mean reward and seconds, trained a little per batch."""
     del chains
+    from rpg_jax.network import MeanNetwork  # flax, for those who name it
+
+    net = MeanNetwork(hidden=_HIDDEN)
     keys = jax.random.split(jax.random.key(0), 2)
-    params = {
-        "in": jax.random.normal(keys[0], (2, _HIDDEN)),
-        "bias": jnp.zeros(_HIDDEN),
-        "out": jax.random.normal(keys[1], (_HIDDEN, 2)) / _HIDDEN,
+    layers = {
+        "hidden": {
+            "kernel": jax.random.normal(keys[0], (2, _HIDDEN)),
+            "bias": jnp.zeros(_HIDDEN),
+        },
+        "out": {"kernel": jax.random.normal(keys[1], (_HIDDEN, 2)) / _HIDDEN},
     }
+    params = {"params": layers}
     optimizer = optax.adam(1e-2)
 
     def build(share: Any) -> RateEstimator:
         return rpg_jax.neural(
-            _network,
+            net.apply,
             params,
             optimizer,
             num_steps=options.num_steps,
@@ -134,8 +140,3 @@ def neural(options: RateOptions, chains: int) -> LoopEstimator:
         )
 
     return LoopEstimator(build, running=True, weighted=True, network=True)
-
-
-def _network(params: Any, context: jax.Array) -> jax.Array:
-    hidden = jnp.tanh(context @ params["in"] + params["bias"][None, :])
-    return (hidden @ params["out"])[:, None, :]

@@ -54,7 +54,7 @@ class Automaton:
             ValueError: there is no way.
         """
         if not ways:
-            raise ValueError("a menu needs at least one choice")
+            raise ValueError("a grammar needs at least one choice")
         followed = {state for ids, state in ways if not len(ids)}
         if len(followed) == 1 and not any(len(ids) for ids, _ in ways):
             return followed.pop()
@@ -119,7 +119,7 @@ class Automaton:
             for token, target in self._edges[state].items():
                 token = stop_id if token == self._STOP else token
                 if not 0 <= token < vocab_size:
-                    raise ValueError(f"menu ids must lie in [0, {vocab_size})")
+                    raise ValueError(f"grammar: ids must lie in [0, {vocab_size})")
                 allowed[number[state], token] = True
                 following[number[state], token] = number[target]
         return Grammar(jnp.asarray(allowed), jnp.asarray(following))
@@ -128,13 +128,13 @@ class Automaton:
 def choice_grammar(
     choices: Sequence[Sequence[int]], vocab_size: int, stop_id: int
 ) -> Grammar:
-    """The automaton that spells one of ``choices`` and then stops: a menu.
+    """The automaton that spells one of ``choices`` and then stops.
 
     Raises:
         ValueError: no choice, an empty one, or an id outside the vocabulary.
     """
     if not choices or not all(len(c) for c in choices):
-        raise ValueError("a menu needs at least one choice, and no empty one")
+        raise ValueError("a grammar needs at least one choice, and no empty one")
     tree = Automaton()
     start = tree.spell([(list(choice), tree.end) for choice in choices])
     return tree.grammar(start, vocab_size, stop_id)

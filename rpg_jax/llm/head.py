@@ -37,7 +37,7 @@ T = TypeVar("T", Array, np.ndarray)
 
 
 class MaskTable(NamedTuple, Generic[T]):
-    """Logit masks by reference: what menus and grammars need, at 4 bytes per token.
+    """Logit masks by reference: what grammars need, at 4 bytes per token.
 
     Attributes:
         table: the M different masks; True = may be sampled.

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from loop_help import make_loop, records
+from loop_help import make_loop
 from repo_paths import ROOT
 
 from experiments.config import rate
@@ -62,13 +62,10 @@ def test_the_guides_estimator_runs_on_arrays(tmp_path):
 
 
 def test_the_guides_estimator_in_the_loop(windowed, tmp_path):
-    """Three steps, whose rate is that of the attempts the loop chose."""
-    (tmp_path / "run").mkdir()
-    loop = make_loop(tmp_path / "run", rate={"estimator": "windowed"})
-    loop.run(steps=3)
-    steps = records(tmp_path / "run", "steps.jsonl")
-    assert len(steps) == 3
-    assert loop.accounts.rate.rate > 0
+    """Three steps are charged at its rate."""
+    with make_loop(tmp_path, rate={"estimator": "windowed"}) as loop:
+        rates = [loop.step()["rho_next"] for _ in range(3)]
+    assert 0 < rates[-1] < 1
 
 
 @pytest.mark.parametrize("data", rate.DATA)
@@ -108,3 +105,13 @@ def test_names_of_estimators_are_taken_once(monkeypatch):
 def test_names_of_estimators_need_no_jax():
     code = "import sys, experiments.config.rate; print('jax' in sys.modules)"
     assert python("-c", code).stdout == "False\n"
+
+
+def test_the_guides_family_and_its_test_run(tmp_path):
+    """As a reader would: both files in a folder, pytest on the second."""
+    files = write("add_a_model_family.md", tmp_path)
+    assert files == ["my_family.py", "test_my_family.py"]
+    (tmp_path / "conftest.py").touch()
+    done = python("-m", "pytest", "-q", f"--rootdir={tmp_path}", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout

@@ -111,6 +111,19 @@ class UpdateSteps(chex.TestCase):
         )
 
     @chex.variants(with_jit=True, without_jit=True)
+    def test_advantages(self):
+        reward, value, _, mask = tokens()
+        last = reward[:, 0]
+        got = self.variant(losses.gae)(reward, value, mask, last_value=last)
+        # Without discount and trace the target is what is still to come.
+        kept = np.where(mask, reward, 0)
+        to_go = np.cumsum(kept[:, ::-1], axis=1)[:, ::-1] + last[:, None]
+        np.testing.assert_allclose(got.target, np.where(mask, to_go, 0), atol=1e-5)
+        got = self.variant(losses.leave_one_out_advantage)(reward)
+        others = (reward.sum(-1, keepdims=True) - reward) / (reward.shape[-1] - 1)
+        np.testing.assert_allclose(got, reward - others, atol=1e-5)
+
+    @chex.variants(with_jit=True, without_jit=True)
     def test_relative_reward_and_charge(self):
         data = batch()
         relative = self.variant(rewards.relative_reward)
@@ -142,6 +155,14 @@ class Shapes(parameterized.TestCase):
             arguments = [jnp.ones(shape) for shape in shapes]
         with pytest.raises(AssertionError):
             function(*arguments)
+
+    def test_a_last_value_and_a_mask_of_segments(self):
+        ones = jnp.ones((2, 3))
+        with pytest.raises(AssertionError):
+            losses.gae(ones, ones, ones, last_value=jnp.ones(()))
+        zeros = jnp.zeros(5, jnp.int32)
+        with pytest.raises(AssertionError):
+            conjugate.segment_moments(jnp.ones((5, 2)), zeros, 2, jnp.ones(1))
 
     @parameterized.parameters(updates.npg, updates.spg)
     def test_logits_and_values(self, step):

@@ -113,23 +113,11 @@ def test_wrong_rules_are_refused(wrong):
         RewardRule(**wrong)
 
 
-def test_float64_rewards_agree_with_the_jax_formulas():
+def test_float64_charges_agree_with_those_under_jit():
     import jax.numpy as jnp
 
     from rpg_jax import rewards as jax_rewards
 
-    scores = np.linspace(0.0, 1.4, 15, dtype=np.float32)
-    for name in ("pizza", "nyc-taxi"):
-        task = get_task(name)
-        want = jax_rewards.gain(
-            jnp.asarray(scores),
-            0.7,
-            task.perfect_score,
-            higher_is_better=name[0] == "p",
-        )
-        # A probability metric ends at 1; past it the float64 gain stays at 1.
-        got = [rewards.gain(task, float(score), 0.7) for score in scores]
-        np.testing.assert_allclose(got, np.minimum(want, 1.0), atol=2e-6)
     seconds = np.array([1.0, 7.0, 0.5, 20.0], np.float32)
     valid = np.array([True, True, False, False])
     for charge in FAILURE_CHARGES:

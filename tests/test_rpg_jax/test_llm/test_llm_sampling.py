@@ -258,9 +258,9 @@ def test_left_pad_and_menu_reject_nonsense():
         left_pad([[1], []])
     with pytest.raises(ValueError, match="limit"):
         left_pad([[1, 2, 3]], length=2)
-    with pytest.raises(ValueError, match="menu"):
+    with pytest.raises(ValueError, match="grammar"):
         choice_grammar([], VOCAB, 7)
-    with pytest.raises(ValueError, match="menu ids"):
+    with pytest.raises(ValueError, match="ids must lie"):
         choice_grammar([[VOCAB]], VOCAB, 7)
 
 

@@ -56,6 +56,30 @@ def byte_letters():
     return sorted(ByteLevel.alphabet())
 
 
+def laid_out(params):
+    """The tensors under GGUF's names, rotary channels interleaved."""
+    tensors = {}
+    for name, spec, keys, index in named_tensors(CONFIG):
+        leaf = params
+        for key in keys:
+            leaf = leaf[key]
+        array = np.asarray(leaf if index is None else leaf[index])
+        array = array.T if spec.kind == "kernel" else array
+        if name == "model.embed_tokens.weight":
+            tensors["token_embd.weight"] = array
+        elif name == "model.norm.weight":
+            tensors["output_norm.weight"] = array
+        else:
+            _, _, number, rest = name.split(".", 3)
+            short = NAMES[rest.removesuffix(".weight")]
+            if short in ("attn_q", "attn_k"):
+                heads = array.shape[0] // CONFIG.head_dim
+                array = array.reshape(heads, 2, CONFIG.head_dim // 2, -1)
+                array = array.swapaxes(1, 2).reshape(-1, CONFIG.hidden_size)
+            tensors[f"blk.{number}.{short}.weight"] = array
+    return tensors
+
+
 def write(path, params, *, change=None, quantise=False):
     """A GGUF file as llama.cpp's converter lays it out."""
     writer = gguf.GGUFWriter(path, "llama")
@@ -83,25 +107,7 @@ def write(path, params, *, change=None, quantise=False):
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     writer.add_chat_template(TEMPLATE)
-    tensors = {}
-    for name, spec, keys, index in named_tensors(CONFIG):
-        leaf = params
-        for key in keys:
-            leaf = leaf[key]
-        array = np.asarray(leaf if index is None else leaf[index])
-        array = array.T if spec.kind == "kernel" else array
-        if name == "model.embed_tokens.weight":
-            tensors["token_embd.weight"] = array
-        elif name == "model.norm.weight":
-            tensors["output_norm.weight"] = array
-        else:
-            _, _, number, rest = name.split(".", 3)
-            short = NAMES[rest.removesuffix(".weight")]
-            if short in ("attn_q", "attn_k"):
-                heads = array.shape[0] // CONFIG.head_dim
-                array = array.reshape(heads, 2, CONFIG.head_dim // 2, -1)
-                array = array.swapaxes(1, 2).reshape(-1, CONFIG.hidden_size)
-            tensors[f"blk.{number}.{short}.weight"] = array
+    tensors = laid_out(params)
     if change:
         change(tensors)
     for name, array in tensors.items():
