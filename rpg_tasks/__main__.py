@@ -122,6 +122,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TaskError as error:
         print(f"rpg-tasks: {error}", file=sys.stderr)
         return 2
+    except ModuleNotFoundError as error:
+        print(
+            f"rpg-tasks: this needs the package {error.name}: "
+            "pip install 'rpg-jax[tasks]'",
+            file=sys.stderr,
+        )
+        return 2
     except BrokenPipeError:
         # Nothing more can be said; the flush at exit must not try again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

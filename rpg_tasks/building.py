@@ -80,8 +80,9 @@ def carve(
     except (KeyError, ValueError, zipfile.BadZipFile) as error:
         # Also undecodable text, broken JSON and csv, an archive without a member.
         raise TaskError(
-            f"{task.short}: the files below {src} are not as the task's record says "
-            f"({type(error).__name__}: {error}); prepare them again"
+            f"{task.short}: the files below {src} are not as task.toml and data.py "
+            f"(SPLIT, CARVE) say ({type(error).__name__}: {error}): compare their "
+            "columns; prepared data of MLE-Bench: prepare them again"
         ) from error
     if (src / "description.md").exists():
         link_or_copy(src / "description.md", public / "description.md")

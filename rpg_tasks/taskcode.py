@@ -91,6 +91,16 @@ def load_code(task: Task) -> TaskCode:
         raise _wrong(file, "SPLIT", "a SplitRule", split)
     if not (isinstance(carve, TableLayout) or callable(carve)):
         raise _wrong(file, "CARVE", "a TableLayout or a function", carve)
+    if isinstance(carve, TableLayout) and carve.id != task.id_column:
+        raise TaskError(
+            f"{file}: CARVE: the id column is {carve.id!r} here and "
+            f"{task.id_column!r} in task.toml: write TableLayout(id={task.id_column!r})"
+        )
+    if not isinstance(split.stratify, tuple):
+        raise TaskError(
+            f"{file}: SPLIT: stratify must be a tuple of columns, "
+            f"({split.stratify!r},), not {split.stratify!r}"
+        )
     if not isinstance(telltale, tuple):
         raise _wrong(file, "TELLTALE", "a tuple of names", telltale)
     return TaskCode(synthetic, split, carve, telltale)

@@ -125,7 +125,17 @@ def in_words(arm: Arm) -> str:
     if not arm.gradient:
         return f"no training; goes on from the scripts of highest {signal}"
     weighted = ", long attempts weigh more" if arm.weight == "duration" else ""
-    return f"learns from {signal}{weighted}"
+    charged = ""
+    if arm.failure_charge is not None:
+        charged = f"; a failure is charged {_CHARGED[arm.failure_charge]}"
+    return f"learns from {signal}{weighted}{charged}"
+
+
+_CHARGED = {
+    "measured": "its own seconds",
+    "slowest": "the slowest valid attempt's seconds",
+    "limit": "the time limit",
+}
 
 
 def price(choice: str, arm: Arm, *, estimated: float, on_policy: float) -> float:

@@ -36,6 +36,7 @@ def first_screen(
             f"{protocol.rule.kind}, {protocol.reward_split} split; protocol "
             f"{protocol.name}",
         ),
+        ("rate", f"{protocol.rate.estimator}, data {protocol.rate.data}"),
         ("clock", _clock(settings)),
         ("sandbox", _sandbox(settings, engine)),
         ("budget", f"{_budget(settings)} for each of {runs} runs"),
