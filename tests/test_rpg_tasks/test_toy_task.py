@@ -148,6 +148,12 @@ def test_a_wrong_record_is_one_line_with_file_and_key(tasks, old, new, words):
     [
         ("SPLIT = ", "SPLITS = ", "SPLIT is missing: define it as a SplitRule"),
         ("CARVE = TableLayout()", "CARVE = 3", "CARVE must be a TableLayout or a func"),
+        (
+            "TableLayout()",
+            'TableLayout(id="bottle")',
+            "CARVE: the id column is 'bottle'",
+        ),
+        ("SplitRule(", 'SplitRule(stratify="y", ', "SPLIT: stratify must be a tuple"),
         ("SYNTHETIC = ", "SYNTHETIC = 1 #", "SYNTHETIC must be a SyntheticData, not 1"),
         ("import pandas as pd", "import pandaz as pd", "No module named 'pandaz'"),
         ("def generate(", "def generate((", "SyntaxError"),
