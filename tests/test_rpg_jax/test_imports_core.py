@@ -8,6 +8,9 @@ import pytest
 from repo_paths import ROOT
 
 HEAVY = ["distrax", "transformers", "matplotlib", "torch", "tensorflow", "ray"]
+HEAVY += ["tokenizers", "gguf"]
+# What the language models need, and the rates do not.
+LATER = ["flax", "optax", "orbax"]
 FORBIDDEN = {
     "rpg_jax": {"sandbox_exec", "bandit", "experiments", "benchmarks", "tests"},
     "sandbox_exec": {
@@ -35,12 +38,18 @@ before = dict(jax.config.values)
 import rpg_jax, rpg_jax.adapters.trl, rpg_jax.adapters.verl, rpg_jax.adapters.tunix
 after = dict(jax.config.values)
 assert before == after, "configuration changed"
-loaded = [m for m in {HEAVY} if m in sys.modules]
+loaded = [m for m in {HEAVY + LATER} if m in sys.modules]
 assert not loaded, loaded
 for trainer in ("trl", "verl", "tunix"):
     assert trainer not in sys.modules
 missing = [n for n in rpg_jax.__all__ if not hasattr(rpg_jax, n)]
 assert not missing, missing
+
+import rpg_jax.llm
+names = {{n: getattr(rpg_jax.llm, n) for n in rpg_jax.llm.__all__}}
+assert {{"stop_ids", "chat_ids", "decode", "initialize"}} <= set(names)
+loaded = [m for m in {HEAVY} if m in sys.modules]
+assert not loaded, loaded
 """
     done = run(code)
     assert done.returncode == 0, done.stderr

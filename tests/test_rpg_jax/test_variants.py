@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from absl.testing import parameterized
 
-from rpg_jax import conjugate, losses, rates, rewards, slots, updates
+from rpg_jax import conjugate, losses, rates, rewards, updates
 from rpg_jax.types import Batch
 
 ROWS = 12
@@ -51,7 +51,6 @@ class UpdateSteps(chex.TestCase):
         keep = np.asarray(data.mask)
         for estimator in (
             rates.niw(2, 3),
-            slots.niw_slots(4),
             rates.robbins_monro(0.5),
             rates.empirical(),
         ):

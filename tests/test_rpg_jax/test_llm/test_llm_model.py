@@ -2,8 +2,6 @@
 
 import dataclasses
 import math
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -167,11 +165,16 @@ def test_padding_order_and_company_change_no_row(params, forward):
     assert bool(jnp.isfinite(base).all())
 
 
-def test_pads_get_no_gradient_and_no_nan(params):
-    tokens, mask = rows([12, 1], 30)
+def test_pads_get_no_gradient_and_no_nan():
+    # A layer of each kind: the gradient of more takes long to compile.
+    kinds = CONFIG.layer_types[:2]
+    config = dataclasses.replace(CONFIG, num_hidden_layers=2, layer_types=kinds)
+    model = model_for(config)
+    params = model.init(jax.random.key(1))
+    tokens, mask = rows([7, 1], 12)
 
     def loss(p):
-        hidden, _ = MODEL.forward(p, tokens, mask, remat=True)
+        hidden, _ = model.forward(p, tokens, mask, remat=True)
         return jnp.sum(jnp.where(mask[..., None], hidden, 0.0) ** 2)
 
     grads = jax.jit(jax.grad(loss))(params)
@@ -236,17 +239,3 @@ def test_unstacking_keeps_the_order(params):
     kinds = ["linear_attn" in tree for tree in trees]
     assert kinds == [t == "linear_attention" for t in CONFIG.layer_types]
     assert unstack(CONFIG, trees) == trees
-
-
-def test_importing_the_package_imports_no_optional_library():
-    code = (
-        "import sys, rpg_jax.llm\n"
-        "names = {n: getattr(rpg_jax.llm, n) for n in rpg_jax.llm.__all__}\n"
-        "assert {'stop_ids', 'chat_ids', 'decode', 'initialize'} <= set(names)\n"
-        "bad = {'torch', 'transformers', 'tokenizers', 'gguf', 'matplotlib'}\n"
-        "print(sorted(bad & set(sys.modules)))"
-    )
-    out = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert out.stdout.strip() == "[]"

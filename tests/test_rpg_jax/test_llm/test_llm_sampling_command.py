@@ -76,11 +76,14 @@ def test_scores_are_those_of_a_plain_forward(folder):
     np.testing.assert_allclose(result["log_probs"][1:], want, atol=1e-4)
 
 
-def test_samples_are_printed(folder):
-    out = run(f"--model={folder}", "--prompt=hi", "--n=3", "--max_new_tokens=9")
-    assert out.returncode == 0, out.stderr
-    assert out.stdout.count("--- sample") == 3
-    assert "truncated" in out.stdout or "finished" in out.stdout
+def test_samples_are_printed(folder, capsys):
+    flags = f"--model={folder}", "--prompt=hi", "--n=3", "--max_new_tokens=9"
+    with flagsaver.flagsaver(), pytest.raises(SystemExit) as stop:
+        cli.run(command.main, ["prog", *flags])
+    out = capsys.readouterr()
+    assert not stop.value.code, out.err
+    assert out.out.count("--- sample") == 3
+    assert "truncated" in out.out or "finished" in out.out
 
 
 @pytest.mark.slow
