@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from rpg_jax.rewards import relative_reward
+
 State = Any
 #: One float, one index, one truth value; of one trial, or of many under vmap.
 Scalar = Float[Array, ""]
@@ -93,7 +95,7 @@ class CellSums(NamedTuple):
 
     def value(self, rate: Number) -> PerAction:
         """Mean relative reward (sum r - rate sum delta)/n; 0 where untried."""
-        return (self.reward - rate * self.duration) / self.safe_visits
+        return relative_reward(self.reward, self.duration, rate) / self.safe_visits
 
 
 def one_hot(index: Index, size: int) -> Float[Array, " size"]:

@@ -16,6 +16,8 @@ from jaxtyping import Array, Bool, Float, Int
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
+from rpg_jax.rewards import relative_reward
+
 SKIP_DURATION = 0.35
 MIN_DURATION = 0.5
 REWARD_SD = 0.20
@@ -141,7 +143,7 @@ def optimal_rate(mean_reward: ArrayLike, mean_duration: ArrayLike) -> float:
             rate = reward[rows, greedy].sum() / duration[rows, greedy].sum()
             if not rate > previous:
                 break
-            greedy = (reward - rate * duration).argmax(axis=1)
+            greedy = relative_reward(reward, duration, rate).argmax(axis=1)
     _require(np.isfinite(previous), "rewards or durations are too large for a rate")
     return float(previous)
 

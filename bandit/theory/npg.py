@@ -14,7 +14,7 @@ from bandit.theory.problems import (
     greedy_sums,
     random_problems,
 )
-from rpg_jax import dinkelbach, updates
+from rpg_jax import dinkelbach, relative_reward, updates
 
 
 def boltzmann_error(seed: int, number: int = 200, steps: int = 60) -> float:
@@ -35,7 +35,8 @@ def boltzmann_error(seed: int, number: int = 200, steps: int = 60) -> float:
                 reward, duration, average, context_probs=probs
             )
             average = average + (rate - average) / k
-            logits = updates.npg(logits, reward - rate * duration, step_size=eta)
+            priced = relative_reward(reward, duration, rate)
+            logits = updates.npg(logits, priced, step_size=eta)
             want = jax.nn.softmax(eta * k * (reward - average * duration))
             return (logits, average), jnp.abs(jax.nn.softmax(logits) - want).max()
 
