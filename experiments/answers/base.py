@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from rpg_tasks.prompts import NoScript
+from rpg_tasks.registry import Task
 
 __all__ = ["FORMS", "AnswerForm", "NoScript", "get_form", "register_form"]
 
@@ -22,11 +23,23 @@ class AnswerForm(NamedTuple):
             reads the recorded answers again.
         how: how to answer a prompt that shows a parent, as its last words; empty for
             the prompt's own words, which ask for a whole script.
+        of_task: for a form that reads with something of the task: task -> the form for
+            it, whose ``read`` is used; it raises ``ValueError`` for a task that it does
+            not go with. None: ``read`` is the same for every task.
     """
 
     name: str
     read: Callable[[str, str | None], str]
     how: str = ""
+    of_task: Callable[[Task], AnswerForm] | None = None
+
+    def bind(self, task: Task) -> AnswerForm:
+        """The form as it reads answers to a task's prompts.
+
+        Raises:
+            ValueError: the form does not go with this task.
+        """
+        return self if self.of_task is None else self.of_task(task)
 
 
 #: Forms by name; ``register_form`` adds yours.

@@ -8,10 +8,13 @@ import dataclasses
 import math
 from typing import Any
 
+from experiments.config import plain
+
 PRICES = ("none", "estimated", "fixed", "on-policy")
 SIGNALS = ("relative", "ratio")
 WEIGHTS = ("none", "duration")
 CHARGES = ("measured", "slowest", "limit")
+POLICIES = ("model", "random-edits")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +34,8 @@ class Arm:
         weight: ``duration`` multiplies an advantage by charged / mean charged seconds.
         failure_charge: seconds charged to a failure; None takes the protocol's.
         gradient: false leaves the policy as it is: ranking only.
+        policy: what writes answers: the experiment's ``model``, or ``random-edits``,
+            which draws them from the task's recipe and knows nothing.
     """
 
     name: str
@@ -41,6 +46,7 @@ class Arm:
     weight: str = "none"
     failure_charge: str | None = None
     gradient: bool = True
+    policy: str = plain.later("model")
 
     def __post_init__(self) -> None:
         for field, choices in (
@@ -49,6 +55,7 @@ class Arm:
             ("signal", SIGNALS),
             ("weight", WEIGHTS),
             ("failure_charge", (None, *CHARGES)),
+            ("policy", POLICIES),
         ):
             if getattr(self, field) not in choices:
                 raise ValueError(
@@ -67,7 +74,8 @@ ARMS: dict[str, Arm] = {
     for arm in (
         Arm("rpg"),
         _unpriced("vanilla"),
-        Arm("search-only", gradient=False),
+        _unpriced("search-only", gradient=False),
+        _unpriced("random-edits", gradient=False, policy="random-edits"),
         Arm("fixed-price", advantage_price="fixed", ranking_price="fixed"),
         _unpriced("ratio", signal="ratio"),
         Arm("on-policy-rate", advantage_price="on-policy", ranking_price="on-policy"),
@@ -122,6 +130,8 @@ def in_words(arm: Arm) -> str:
     signal = f"reward − {prices[choice]} · seconds" if choice in prices else "reward"
     if arm.signal == "ratio":
         signal = "reward / seconds"
+    if arm.policy == "random-edits":
+        return f"edits drawn at random; goes on from the scripts of highest {signal}"
     if not arm.gradient:
         return f"no training; goes on from the scripts of highest {signal}"
     weighted = ", long attempts weigh more" if arm.weight == "duration" else ""

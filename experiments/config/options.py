@@ -117,7 +117,8 @@ class Options:
     model: str = option(
         "tiny",
         _POLICY,
-        "tiny, smollm2, a model folder, a .gguf file or a cached hub id.",
+        "tiny, smollm2, a model folder, a .gguf file or a cached hub id; random-edits "
+        "draws edits and has no model.",
     )
     chains: int | None = option(None, _POLICY, "Scripts per step.")
     lr: float | None = option(None, _POLICY, "Step size of the policy.")
@@ -133,11 +134,12 @@ class Options:
         "Ask a large or a small model for a script, or for choices from a menu.",
         STYLES,
     )
-    answer_form: str = option(
-        WHOLE_SCRIPT,
+    answer_form: str | None = option(
+        None,
         _POLICY,
         "How a script is improved: whole-script writes it again in full, "
-        "search-replace and unified-diff edit the one shown.",
+        "search-replace and unified-diff edit the one shown; a policy that chooses "
+        "from a menu names the parts that change (part-edits).",
     )
     max_prompt_tokens: int | None = option(None, _POLICY, "Longest prompt.")
     max_new_tokens: int | None = option(None, _POLICY, "Longest answer.")

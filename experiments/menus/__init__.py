@@ -1,5 +1,6 @@
 """What the scripts of the small policies are made of: recipes, menus, their grammar."""
 
+from experiments.menus import part_edits  # registers the form
 from experiments.menus.menu import Menu, NotOfTheMenu
 from experiments.menus.recipe import ChosenScript, Option, Pick, Recipe, draw_script
 from experiments.menus.task_menu import MenuError, NoMenu, draw, has_menu, recipes
@@ -16,5 +17,6 @@ __all__ = [
     "draw",
     "draw_script",
     "has_menu",
+    "part_edits",
     "recipes",
 ]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from experiments.config.errors import LoopError
-from experiments.menus.menu import FORM, Menu
+from experiments.menus.menu import FORM, LabelledOption, Menu
+from experiments.menus.prompt import shown_form
 from experiments.menus.task_menu import NoMenu, recipes
 from rpg_jax.llm.grammar import Automaton, Grammar
 from rpg_jax.llm.head import MaskTable
@@ -19,7 +21,7 @@ from rpg_tasks.registry import Task
 
 
 class TokenMenu:
-    """A task's menu for one tokenizer.
+    """A task's menu for one tokenizer: whole answers, and edits of each form.
 
     Args:
         menu: parts, options, values.
@@ -28,8 +30,9 @@ class TokenMenu:
 
     Attributes:
         menu: the menu.
-        tree: the automaton that spells the menu's texts and nothing else.
-        start: its state at the beginning of an answer.
+        tree: the automaton that spells answers and nothing else.
+        starts: its state at the beginning of an answer: of a whole one (key None), and
+            of one to a prompt that shows a script of some form.
         longest: tokens of the longest answer, the stop token included.
 
     Raises:
@@ -42,14 +45,22 @@ class TokenMenu:
             raise LoopError("a menu needs a model with a token that ends its answers")
         self.menu = menu
         self.tree = Automaton()
-        self.start = _spell(self.tree, menu, tokenizer)
-        self.longest = self.tree.longest(self.start)
+        self.starts = _Speller(self.tree, menu, tokenizer).starts()
+        self.longest = max(map(self.tree.longest, self.starts.values()))
         self._vocabulary, self._stop = config.vocab_size, stop[0]
 
     @functools.cached_property
     def grammar(self) -> Grammar:
         """For the sampler; a dense table, 5 bytes per state and word."""
-        return self.tree.grammar(self.start, self._vocabulary, self._stop)
+        starts = list(self.starts.values())
+        return self.tree.grammar(starts, self._vocabulary, self._stop)
+
+    def grammar_for(self, prompts: Sequence[str]) -> Grammar:
+        """The grammar, each prompt at the beginning of its answer."""
+        order = list(dict.fromkeys(self.starts.values()))
+        states = [self.starts[shown_form(prompt)] for prompt in prompts]
+        start = np.array([order.index(state) for state in states], np.int32)
+        return self.grammar._replace(start=start)
 
     @functools.cached_property
     def masks(self) -> tuple[np.ndarray, np.ndarray]:
@@ -79,10 +90,6 @@ class TokenMenu:
         rows: np.ndarray = self.masks[1][np.asarray(states)]
         return rows
 
-    def answer(self, text: str) -> str:
-        """What the loop reads for a sampled text: a plan and one fenced script."""
-        return self.menu.answer(text)
-
 
 def token_menu(task: Task, config: Any, tokenizer: Any) -> TokenMenu:
     """The menu of a task in a model's tokens.
@@ -97,28 +104,58 @@ def token_menu(task: Task, config: Any, tokenizer: Any) -> TokenMenu:
     return TokenMenu(menu, config, tokenizer)
 
 
-def _spell(tree: Automaton, menu: Menu, tokenizer: Any) -> int:
-    """The state in which an answer begins.
+class _Speller:
+    """Spells a menu's texts into an automaton, from their ends to their beginnings.
 
     Words are encoded with the space before them, as a tokenizer that splits at spaces
     encodes them inside a line: the ids are those of the whole text.
     """
 
-    def ids(text: str) -> list[int]:
-        return list(tokenizer.encode(text, add_special_tokens=False))
+    def __init__(self, tree: Automaton, menu: Menu, tokenizer: Any):
+        self._tree, self._menu, self._tokenizer = tree, menu, tokenizer
 
-    ways = []
-    for name, parts in menu.parts.items():
-        following = tree.end
-        for slot, choices in reversed(list(parts.items())):
-            options = []
-            for label, choice in choices.items():
-                state = following
-                for parameter, values in reversed(list(choice.values.items())):
-                    words = [ids(f" {parameter}={value}") for value in values]
-                    state = tree.spell([(word, state) for word in words])
-                options.append((ids(f" {label}"), state))
-            head = ids(f"\n{slot}:")
-            following = tree.spell([(head, tree.spell(options))])
-        ways.append((ids(f" {name}"), following))
-    return tree.spell([(ids(f"{FORM}:"), tree.spell(ways))])
+    def starts(self) -> dict[str | None, int]:
+        """The beginnings: see ``TokenMenu.starts``."""
+        whole = self._whole()
+        begin = self._tree.spell([whole])
+        found: dict[str | None, int] = {None: begin}
+        for name in self._menu.parts:
+            found[name] = self._tree.spell([whole, *self._edits(name)])
+        return found
+
+    def _ids(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False))
+
+    def _whole(self) -> tuple[list[int], int]:
+        """Every part of a form, in order."""
+        ways = []
+        for name, parts in self._menu.parts.items():
+            following = self._tree.end
+            for slot in reversed(list(parts)):
+                state = self._choices(parts[slot], following)
+                following = self._tree.spell([(self._ids(f"\n{slot}:"), state)])
+            ways.append((self._ids(f" {name}"), following))
+        return self._ids(f"{FORM}:"), self._tree.spell(ways)
+
+    def _edits(self, form: str) -> list[tuple[list[int], int]]:
+        """Some parts of a form, in order, at least one."""
+        parts = self._menu.parts[form]
+        first: list[tuple[list[int], int]] = []
+        later: list[tuple[list[int], int]] = []
+        for slot in reversed(list(parts)):
+            stop: list[tuple[list[int], int]] = [([], self._tree.end)]
+            state = self._choices(parts[slot], self._tree.spell(stop + later))
+            first.append((self._ids(f"{slot}:"), state))
+            later.append((self._ids(f"\n{slot}:"), state))
+        return first
+
+    def _choices(self, choices: Mapping[str, LabelledOption], following: int) -> int:
+        """The options of a part with their values."""
+        options = []
+        for label, choice in choices.items():
+            state = following
+            for parameter, values in reversed(list(choice.values.items())):
+                words = [self._ids(f" {parameter}={value}") for value in values]
+                state = self._tree.spell([(word, state) for word in words])
+            options.append((self._ids(f" {label}"), state))
+        return self._tree.spell(options)

@@ -13,6 +13,7 @@ after a resume.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +24,6 @@ from experiments.menus.recipe import (
     Option,
     Pick,
     Recipe,
-    answer_text,
 )
 
 FORM = "form"
@@ -64,7 +64,10 @@ class LabelledOption:
             value = domain[0]
             if name in labels:
                 if labels[name] not in self.values[name]:
-                    raise NotOfTheMenu(f"{name}={labels[name]} is not on the menu")
+                    near = _closest(labels[name], self.values[name])
+                    raise NotOfTheMenu(
+                        f"{name}={labels[name]} is not on the menu{near}"
+                    )
                 value = self.values[name][labels[name]]
             chosen.append((name, value))
         return Pick(self.option.name, tuple(chosen))
@@ -129,6 +132,30 @@ class Menu:
             },
         )
 
+    def line(self, form: str, text: str) -> tuple[str, Pick]:
+        """The part that a line names, and its pick.
+
+        Raises:
+            NotOfTheMenu: a form of script has no such part, option or value.
+        """
+        slot, words = _split(text)
+        parts = self.parts[form]
+        if slot not in parts:
+            raise NotOfTheMenu(
+                f"there is no part {slot[:80]!r}: the parts are {', '.join(parts)}"
+            )
+        return slot, _pick(parts[slot], words)
+
+    def changes(self, before: ChosenScript, after: ChosenScript) -> str:
+        """The lines of ``after`` that ``before`` does not have; all for another form.
+
+        Empty where the two are the same.
+        """
+        lines, known = self.text(after).split("\n"), self.text(before).split("\n")
+        if before.recipe.name != after.recipe.name:
+            return "\n".join(lines)
+        return "\n".join(line for line in lines if line not in known)
+
     def script(self, chosen: ChosenScript) -> str:
         """The recipe's script under a comment that holds the lines."""
         lines = self.text(chosen).split("\n")
@@ -142,17 +169,6 @@ class Menu:
         """
         head = itertools.takewhile(lambda s: s.startswith("# "), script.split("\n"))
         return self.parse("\n".join(line[2:] for line in head))
-
-    def answer(self, text: str) -> str:
-        """Lines -> the whole answer: a plan and one fenced script.
-
-        A text that is not of the menu stays as it is: an answer without a script.
-        """
-        try:
-            chosen = self.parse(text)
-        except NotOfTheMenu:
-            return text
-        return answer_text(chosen.plan, self.script(chosen))
 
 
 def _parts(recipe: Recipe) -> Parts:
@@ -212,6 +228,11 @@ def _split(line: str) -> tuple[str, str]:
 def _pick(choices: Mapping[str, LabelledOption], words: str) -> Pick:
     name, *given = words.split(" ")
     if name not in choices:
-        raise NotOfTheMenu(f"{name!r} is not on the menu")
+        raise NotOfTheMenu(f"{name!r} is not on the menu{_closest(name, choices)}")
     pairs = [word.partition("=") for word in given]
     return choices[name].pick({key: value for key, _, value in pairs})
+
+
+def _closest(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f": the closest is {near[0]!r}" if near else ""

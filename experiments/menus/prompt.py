@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-from experiments.menus.menu import Menu, NotOfTheMenu
+from experiments.menus.menu import FORM, Menu, NotOfTheMenu
+from experiments.menus.part_edits import HOW
 from rpg_tasks.prompts import Attempt
 from rpg_tasks.registry import Task, TaskError
+
+_SHOWN = re.compile(rf"^{FORM}: (\S+)$", re.MULTILINE)
+_PLACE = re.compile(r"^Score .*, place (\d+) of (\d+)\.$", re.MULTILINE)
+_RESULT = re.compile(r"^(?:Score|Failed) ", re.MULTILINE)
 
 
 def menu_prompt(task: Task, menu: Menu, attempt: Attempt | None = None) -> str:
@@ -24,24 +30,50 @@ def menu_prompt(task: Task, menu: Menu, attempt: Attempt | None = None) -> str:
         NotOfTheMenu: the attempt's script was not rendered from this menu.
     """
     better = "higher" if task.higher_is_better else "lower"
-    parts = ", ".join(next(iter(menu.parts.values())))
     lines = [
         f"Task {task.short}: {task.summary}",
-        f"Score: {task.metric_text}, {better} is better. Run time counts.",
-        f"Choose the parts of a script: {parts}.",
+        f"{task.metric_text}, {better} is better. Seconds count.",
     ]
-    if attempt is not None:
-        result = (
-            f"it failed after {attempt.seconds:.1f} s"
-            if attempt.score is None
-            else f"score {attempt.score:.5g} in {attempt.seconds:.1f} s"
-        )
-        lines += [
-            f"Previous choices: {result}.",
-            menu.text(menu.recover(attempt.script)),
-            f"Choose better: a {better} score in less time.",
-        ]
-    return "\n".join(lines)
+    if attempt is None:
+        return "\n".join([*lines, "Choose every part of a script."])
+    lines += [menu.text(menu.recover(attempt.script)), _result(attempt)]
+    if attempt.note:
+        lines.append(attempt.note)
+    return "\n".join([*lines, HOW])
+
+
+def _result(attempt: Attempt) -> str:
+    """What became of the script shown, in three figures at most."""
+    if attempt.score is None:
+        return f"Failed after {attempt.seconds:.1f} s."
+    line = f"Score {attempt.score:.3g} in {attempt.seconds:.2g} s"
+    if attempt.rank is not None:
+        place, number = attempt.rank
+        line += f", place {place} of {number}"
+    return f"{line}."
+
+
+def shown_parts(prompt: str) -> str | None:
+    """The lines of the script that a prompt shows; None under the base prompt."""
+    begin = _SHOWN.search(prompt)
+    if begin is None:
+        return None
+    end = _RESULT.search(prompt, begin.end())
+    return prompt[begin.start() : end.start() if end else None].strip()
+
+
+def shown_form(prompt: str) -> str | None:
+    """The form of script that a prompt shows; None under the base prompt."""
+    begin = _SHOWN.search(prompt)
+    return None if begin is None else begin[1]
+
+
+def shown_place(prompt: str) -> float:
+    """Place of the script shown among others: 0 the best, 1 the worst; .5 unknown."""
+    found = _PLACE.search(prompt)
+    if found is None or int(found[2]) < 2:
+        return 0.5
+    return (int(found[1]) - 1) / (int(found[2]) - 1)
 
 
 def describer(

@@ -190,7 +190,7 @@ class LLMPolicy:
             top_k=settings.top_k,
             top_p=settings.top_p,
             presence_penalty=settings.presence_penalty,
-            logit_mask=menu.grammar if menu else None,
+            logit_mask=menu.grammar_for(prompts) if menu else None,
             stop_ids=self._stop,
             rows=np.array(rows, np.int32),
         )
@@ -205,8 +205,8 @@ class LLMPolicy:
             self.tokenizer, payload["completion"], payload["completion_mask"]
         )
         if menu:
+            # What was allowed at each place, for the ratio of the update.
             payload["mask_index"] = menu.mask_index(done.logit_mask.which)
-            texts = [menu.answer(text) for text in texts]
         spent = self._clock() - begin
         # Answers are written side by side: each pays by its length.
         length = payload["completion_mask"].sum(axis=1)

@@ -9,6 +9,7 @@ from typing import Any
 
 from experiments.config.errors import UsageError
 from experiments.config.presets import Machine
+from experiments.policies import random_edits
 from rpg_tasks.registry import Task
 
 _SHARED = 1_000_000_000  # parameters; a larger model wants the whole accelerator
@@ -31,6 +32,8 @@ class ModelInfo:
     @property
     def millions(self) -> str:
         """The number of parameters, readable."""
+        if not self.parameters:
+            return "no model"
         if self.parameters >= 1_000_000_000:
             return f"{self.parameters / 1e9:.2f} B parameters"
         return f"{self.parameters / 1e6:.3g} M parameters"
@@ -48,6 +51,8 @@ def describe_model(name: str) -> ModelInfo:
     from rpg_jax.llm.models import count_parameters
     from rpg_jax.llm.weights import read_config, resolve
 
+    if name == random_edits.NAME:
+        return ModelInfo(name, 0, "cpu")
     path = resolve(name)
     if path.is_file():
         from rpg_jax.llm.gguf_file import read_gguf
@@ -148,6 +153,20 @@ class Model:
         return len(chat_ids(self.tokenizer, text))
 
 
+class NoModel:
+    """What stands for a model where answers are drawn at random."""
+
+    name, fingerprint, on_cpu = random_edits.NAME, "none", True
+    describer = staticmethod(random_edits.describer)
+    count = staticmethod(random_edits.count)
+
+    def policy(
+        self, folder: Path, seed: int, protocol: Any, task: Task
+    ) -> random_edits.RandomEdits:
+        """As ``Model.policy``."""
+        return random_edits.random_edits(folder, seed, task)
+
+
 def describe(name: str) -> ModelInfo:
     """What is known of a model without its weights.
 
@@ -162,7 +181,7 @@ def describe(name: str) -> ModelInfo:
         raise UsageError(f"--model={name}: {error}") from None
 
 
-def load(name: str, machine: Machine, *, menus: bool = False) -> Model:
+def load(name: str, machine: Machine, *, menus: bool = False) -> Model | NoModel:
     """The model's weights and tokenizer.
 
     Raises:
@@ -170,6 +189,8 @@ def load(name: str, machine: Machine, *, menus: bool = False) -> Model:
     """
     from rpg_jax.llm import CheckpointError, ConfigError
 
+    if name == random_edits.NAME:
+        return NoModel()
     try:
         return Model(name, machine, menus=menus)
     except (CheckpointError, ConfigError) as error:

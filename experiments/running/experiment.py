@@ -18,14 +18,17 @@ from rpg_tasks.prompts import Attempt
 from rpg_tasks.registry import Task
 from sandbox_exec.protocol import ScriptPool
 
+#: (task, longest prompt) -> the loop's ``describe`` hook.
+Describer = Callable[[Task, int], Callable[[Attempt | None], str | None]]
+
 
 class Parts(NamedTuple):
     """What an experiment is run with; tests give other parts.
 
     Attributes:
         policy: (folder, seed, protocol, task) -> a policy at the start weights.
-        describer: (task, longest prompt) -> the loop's ``describe`` hook, for a policy
-            that is not asked for scripts; None for the task's prompts.
+        describer: for a policy that is not asked for scripts; None for the task's
+            prompts.
         count_tokens: tokens of a prompt; None takes four characters for a token.
         pool: opens a pool of slots; None where no script will run (replay).
         prepare: (task, source) -> its data.
@@ -35,7 +38,7 @@ class Parts(NamedTuple):
     """
 
     policy: Callable[[Path, int, Protocol, Task], Policy]
-    describer: Callable[[Task, int], Callable[[Attempt | None], str | None]] | None
+    describer: Describer | None
     count_tokens: Callable[[str], int] | None
     pool: Callable[[], contextlib.AbstractContextManager[ScriptPool]] | None
     prepare: Callable[[Task, str], TaskData]

@@ -15,6 +15,7 @@ from experiments.config.plugins import load_plugins
 from experiments.config.presets import Machine, Preset, preset_for
 from experiments.config.protocol import Protocol
 from experiments.config.settings import Settings
+from experiments.menus import part_edits
 from experiments.running.machine import slots_of
 from rpg_tasks.registry import get_task
 
@@ -48,7 +49,6 @@ def resolve_settings(
     parse.check_reward(protocol, tasks)
     style = options.prompt_style or preset.style
     machine = _machine(options, preset)
-    _check_form(options.answer_form, style)
     return Settings(
         tasks=tasks,
         sources=sources,
@@ -71,7 +71,7 @@ def resolve_settings(
         isolation=parse.isolation_of(
             options.isolation, real=real, model=options.model, style=style
         ),
-        answer_form=options.answer_form,
+        answer_form=_form(options.answer_form, style),
         plugins=options.plugins,
     )
 
@@ -90,15 +90,23 @@ def _check_numbers(options: Options) -> None:
         raise UsageError(f"--seed={options.seed}: must be 0 to 2**31 - 1")
 
 
-def _check_form(name: str, style: str) -> None:
+def _form(name: str | None, style: str) -> str:
+    """The form of answers, by default the one that goes with the prompts' style."""
+    menu = style == "menu"
+    if name is None:
+        return part_edits.NAME if menu else WHOLE_SCRIPT
     try:
         get_form(name)
     except ValueError as error:
         raise UsageError(f"--answer-form: {error}") from None
-    if style == "menu" and name != WHOLE_SCRIPT:
+    if menu and name != part_edits.NAME:
         raise UsageError(
-            f"--answer-form={name}: a policy that chooses from a menu writes no edits"
+            f"--answer-form={name}: a policy that chooses from a menu answers with "
+            f"{part_edits.NAME}"
         )
+    if name == part_edits.NAME and not menu:
+        raise UsageError(f"--answer-form={name} goes with --prompt-style=menu")
+    return name
 
 
 def _machine(options: Options, preset: Preset) -> Machine:

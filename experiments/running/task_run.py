@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.answers import get_form
+from experiments.answers import AnswerForm, get_form
+from experiments.config.arms import Arm
 from experiments.config.budget import Budget
-from experiments.config.errors import Diverged
+from experiments.config.errors import Diverged, LoopError
 from experiments.config.settings import Settings
 from experiments.loop.algorithm import Loop
 from experiments.loop.turns import run
-from experiments.policies.base import Parks
+from experiments.menus import part_edits
+from experiments.policies import random_edits
+from experiments.policies.base import Parks, Policy
 from experiments.records import rundir
 from experiments.records.results import run_folder
 from experiments.records.spec import RunSpec, Scoring, run_config
-from experiments.running.experiment import Experiment
+from experiments.running.experiment import Describer, Experiment
 from experiments.running.final import FinalScoring
 from experiments.running.wiring import make_hooks, script_limits
 from rpg_tasks.prompts import StatedLimits
@@ -123,7 +127,7 @@ class TaskRun:
         where = (self.task.short, spec.arm.name, spec.seed)
         folder = run_folder(self.experiment.places.out, *where)
         rundir.open_run(folder, run_config(spec), resume=self.experiment.resume)
-        policy = self.parts.policy(folder, spec.seed, spec.protocol, self.task)
+        policy = self._policy(folder, spec)
         stack.callback(getattr(policy, "close", lambda: None))
         longest = spec.protocol.sampling.max_prompt_tokens
         stated = None
@@ -140,10 +144,11 @@ class TaskRun:
             count_tokens=self.parts.count_tokens,
             max_prompt_tokens=longest,
             stated=stated,
-            form=get_form(self.settings.answer_form),
+            form=self._form(spec.arm),
         )
-        if self.parts.describer is not None:
-            hooks = hooks._replace(describe=self.parts.describer(self.task, longest))
+        describer = self._describer(spec.arm)
+        if describer is not None:
+            hooks = hooks._replace(describe=describer(self.task, longest))
         replay = self.experiment.replay
         loop = Loop(
             folder,
@@ -162,6 +167,26 @@ class TaskRun:
                 f"({loop.repaired} bytes); it was cut off"
             )
         return loop
+
+    def _policy(self, folder: Path, spec: RunSpec) -> Policy:
+        if spec.arm.policy == random_edits.NAME:
+            return random_edits.random_edits(folder, spec.seed, self.task)
+        return self.parts.policy(folder, spec.seed, spec.protocol, self.task)
+
+    def _describer(self, arm: Arm) -> Describer | None:
+        if arm.policy == random_edits.NAME:
+            return random_edits.describer
+        return self.parts.describer
+
+    def _form(self, arm: Arm) -> AnswerForm:
+        """The form of answers, reading them with what it needs of this task."""
+        name = self.settings.answer_form
+        if arm.policy == random_edits.NAME:
+            name = part_edits.NAME
+        try:
+            return get_form(name).bind(self.task)
+        except ValueError as error:
+            raise LoopError(str(error)) from None
 
     def _begin_step(self, loop: Loop) -> None:
         """Bring the policy's state back if another's had its place.

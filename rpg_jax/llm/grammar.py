@@ -95,23 +95,31 @@ class Automaton:
             state = self._edges[state][token]
         return self._STOP in self._edges[state]
 
-    def states(self, start: int) -> list[int]:
-        """The states that can be reached from ``start``, which comes first."""
-        order = [start]
-        known = {start}
+    def states(self, *starts: int) -> list[int]:
+        """The states that can be reached from ``starts``, which come first."""
+        order = list(dict.fromkeys(starts))
+        known = set(order)
         for state in order:
             fresh = [t for t in self._edges[state].values() if t not in known]
             order += dict.fromkeys(fresh)
             known.update(fresh)
         return order
 
-    def grammar(self, start: int, vocab_size: int, stop_id: int) -> Grammar:
+    def grammar(
+        self, start: int | Sequence[int], vocab_size: int, stop_id: int
+    ) -> Grammar:
         """The automaton from ``start``, which is its state 0.
+
+        Args:
+            start: a state, or several: they become 0, 1, ... in their order, and each
+                prompt's is chosen by ``grammar._replace(start=[P])``.
+            vocab_size: number of tokens.
+            stop_id: the token that ends a text.
 
         Raises:
             ValueError: an id outside the vocabulary.
         """
-        order = self.states(start)
+        order = self.states(*([start] if isinstance(start, int) else start))
         number = {state: i for i, state in enumerate(order)}
         allowed = np.zeros((len(order), vocab_size), bool)
         following = np.zeros((len(order), vocab_size), np.int32)
