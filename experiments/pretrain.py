@@ -1,6 +1,6 @@
 """Teach the embedded policy to write scripts: examples, tokenizer, training, weights.
 
-    python -m experiments.pretrain                       # under an hour on two cores
+    python -m experiments.pretrain                       # half an hour on two cores
     python -m experiments.pretrain --smoke               # all steps in a minute
     python -m experiments.pretrain --out=DIR --resume    # go on after a stop
     python -m experiments.pretrain --init=tiny           # learn changed scripts
@@ -12,7 +12,6 @@ embedded policy, --model=tiny. The work is done by ``experiments.teaching.pretra
 from __future__ import annotations
 
 import dataclasses
-import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,26 +23,20 @@ from experiments.cli import DRY_RUN, OUT, RESUME, SEED
 from experiments.records import rundir
 
 if TYPE_CHECKING:  # JAX is slow to import
-    from experiments.teaching.pretrain import PlanSample
+    from experiments.teaching.pretrain import AnswerSample
     from experiments.teaching.training import PretrainSettings
 
 STEPS = flags.DEFINE_integer("steps", None, "Updates; by default 1,100.", lower_bound=1)
 TOKENS = flags.DEFINE_integer(
-    "tokens", 5632, "Tokens of a batch, about.", lower_bound=1584
-)
-SHARPEN = flags.DEFINE_float(
-    "sharpen", 1.6, "Factor on the exported model's logits.", lower_bound=0.1
+    "tokens", 4096, "Tokens of a batch, about.", lower_bound=512
 )
 INIT = flags.DEFINE_string(
     "init",
     None,
     "Go on from these weights, with 200 gentler updates: tiny, the embedded policy, or "
-    "the folder of a finished run that was made with the same --sharpen.",
+    "the folder of a finished run.",
 )
 SMOKE = flags.DEFINE_boolean("smoke", False, "A very small model and few updates.")
-CACHE_DIR = flags.DEFINE_string(
-    "cache_dir", None, "Where built data are kept; by default in the user's cache."
-)
 for _name in ("seed", "out", "resume", "dry_run"):
     flags.declare_key_flag(_name)
 
@@ -53,15 +46,12 @@ def _settings() -> PretrainSettings:
     from experiments.teaching.tiny_model import TrainingError
     from rpg_jax.llm import CheckpointError
 
-    if not math.isfinite(SHARPEN.value):
-        raise cli.UsageError(f"--sharpen={SHARPEN.value}: must be finite")
     try:
         return make_settings(
             smoke=SMOKE.value,
             init=INIT.value,
             steps=STEPS.value,
             tokens=TOKENS.value if TOKENS.present else None,
-            sharpen=SHARPEN.value,
             seed=SEED.value,
         )
     except (TrainingError, CheckpointError) as error:
@@ -73,21 +63,21 @@ def _run(folder: Path, settings: PretrainSettings) -> None:
     from experiments.teaching.tiny_model import start_model
 
     start = None if INIT.value is None else start_model(INIT.value)
-    done = pretrain(folder, settings, start=start, cache_dir=CACHE_DIR.value)
+    done = pretrain(folder, settings, start=start)
     _show(done.samples)
     print(
-        f"held-out loss {done.held_out_loss:.4f} nats per token of answers and of the "
-        f"scripts that prompts show; model in {done.model}"
+        f"held-out loss {done.held_out_loss:.4f} nats per token of answers; "
+        f"model in {done.model}"
     )
 
 
-def _show(samples: list[PlanSample]) -> None:
+def _show(samples: list[AnswerSample]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("task", "parses", "first line of the plan", title="Samples")
+    table = Table("task", "parses", "answer", title="Samples", show_lines=True)
     for sample in samples:
-        table.add_row(sample.task, "yes" if sample.parses else "no", sample.plan[:60])
+        table.add_row(sample.task, "yes" if sample.parses else "no", sample.lines)
     Console().print(table)
 
 

@@ -16,9 +16,8 @@ import numpy as np
 
 from experiments.teaching.examples import Example, generate
 from rpg_jax.llm.tokenizer import chat_ids
-from rpg_tasks.prepare import TaskData
 
-LENGTHS = (576, 704, 832, 1024, 1280, 1584)
+LENGTHS = (96, 128, 160, 224)
 
 
 class TokenBatch(NamedTuple):
@@ -28,8 +27,7 @@ class TokenBatch(NamedTuple):
         tokens: [B, T] int32.
         mask: [B, T] bool, real tokens.
         weight: [B, T] float32, weight of each token in the loss as a *target*: 1 in
-            the completion and in a script that the prompt shows, less elsewhere in the
-            prompt, 0 at pads.
+            the completion, less in the prompt, 0 at pads.
     """
 
     tokens: np.ndarray
@@ -52,34 +50,32 @@ class Stream:
     """Examples as batches; equal settings give equal batches.
 
     Attributes:
-        data: prepared tasks; several data seeds of a task may be among them.
+        tasks: short names.
         tokenizer: of the policy.
         seed: of the examples.
         tokens: of a batch, about.
         per_task: examples of each task in a block.
-        prompt_weight: of a prompt's tokens in the loss, but for the script that an
-            improve prompt shows: that one weighs as much as an answer.
-        improve_every: one example of so many is an improvement. Their copying is soon
-            learned; base prompts teach more script per token.
+        prompt_weight: of a prompt's tokens in the loss.
+        base_every: one example of so many answers a base prompt.
         lengths: of batches, ascending.
     """
 
-    data: Sequence[TaskData]
+    tasks: Sequence[str]
     tokenizer: Any
     seed: int = 0
-    tokens: int = 5632
+    tokens: int = 4096
     per_task: int = 8
-    prompt_weight: float = 0.1
-    improve_every: int = 3
+    prompt_weight: float = 0.05
+    base_every: int = 3
     lengths: tuple[int, ...] = LENGTHS
 
     def examples(self, block: int) -> Iterator[Example]:
-        """The examples of a block, ``per_task`` of every entry of ``data``."""
-        for number, source in enumerate(self.data):
+        """The examples of a block, ``per_task`` of every task."""
+        for number, task in enumerate(self.tasks):
             rng = np.random.default_rng([self.seed, block, number])
             for k in range(self.per_task):
-                kind = "base" if (k + block) % self.improve_every else "improve"
-                yield generate(source.task, source, rng, kind=kind)
+                kind = "improve" if (k + block) % self.base_every else "base"
+                yield generate(task, rng, kind=kind)
 
     def block(self, block: int) -> list[TokenBatch]:
         """The batches of a block, in random order."""
@@ -104,13 +100,6 @@ class Stream:
         answer = self.tokenizer.encode(example.completion, add_special_tokens=False)
         weight = np.ones(len(prompt) + len(answer) + 1, np.float32)
         weight[: len(prompt)] = self.prompt_weight
-        if example.previous is not None:
-            # The last such piece of the prompt is the script itself.
-            shown = self.tokenizer.encode(example.previous, add_special_tokens=False)
-            for start in range(len(prompt) - len(shown), 0, -1):
-                if prompt[start : start + len(shown) - 2] == shown[:-2]:
-                    weight[start : start + len(shown) - 2] = 1.0
-                    break
         weight[0] = 0.0  # nothing comes before it
         return [*prompt, *answer, self.tokenizer.eos_token_id], weight
 

@@ -1,4 +1,4 @@
-"""A whole pretraining run: data, training, export, a look at what the model writes.
+"""A whole pretraining run: training, export, a look at what the model writes.
 
     settings = make_settings(smoke=True)
     done = pretrain(Path("runs/small"), settings)
@@ -16,14 +16,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments.menus.task_menu import has_menu
+from experiments.menus.prompt import menu_prompt
+from experiments.teaching.examples import menu_of
 from experiments.teaching.teacher import REFRESH
 from experiments.teaching.tiny_model import start_digest, start_model
 from experiments.teaching.training import SMOKE, PretrainSettings, Training
 from experiments.teaching.writer import Writer, parses
 from rpg_jax.llm import count_parameters
-from rpg_tasks import load_tasks, prepare_task
-from rpg_tasks.prepare import TaskData
+from rpg_tasks import get_task
+from rpg_tasks.prompts import Attempt
 
 _say = functools.partial(print, flush=True)
 
@@ -33,21 +34,21 @@ class Pretrained(NamedTuple):
 
     Attributes:
         model: the folder that ``--model`` reads.
-        held_out_loss: nats per token of answers and shown scripts not trained on.
+        held_out_loss: nats per token of answers not trained on.
         samples: what the model writes for a few tasks.
     """
 
     model: Path
     held_out_loss: float
-    samples: list[PlanSample]
+    samples: list[AnswerSample]
 
 
-class PlanSample(NamedTuple):
-    """One answer, not run: its task, whether its script parses, its plan."""
+class AnswerSample(NamedTuple):
+    """One answer, not run: its task, whether its script parses, its lines."""
 
     task: str
     parses: bool
-    plan: str
+    lines: str
 
 
 def make_settings(
@@ -56,7 +57,6 @@ def make_settings(
     init: str | None = None,
     steps: int | None = None,
     tokens: int | None = None,
-    sharpen: float = 1.6,
     seed: int = 0,
 ) -> PretrainSettings:
     """The settings of a run.
@@ -67,7 +67,6 @@ def make_settings(
             folder of a finished run.
         steps: updates; None: as many as the other settings say.
         tokens: of a batch, about.
-        sharpen: factor on the exported model's logits.
         seed: of the examples and the start weights.
 
     Raises:
@@ -83,7 +82,7 @@ def make_settings(
         settings = dataclasses.replace(settings, teach=teach)
     if tokens is not None:
         settings = dataclasses.replace(settings, tokens=tokens)
-    return dataclasses.replace(settings, seed=seed, sharpen=sharpen)
+    return dataclasses.replace(settings, seed=seed)
 
 
 def pretrain(
@@ -91,7 +90,6 @@ def pretrain(
     settings: PretrainSettings,
     *,
     start: Path | None = None,
-    cache_dir: str | None = None,
     say: Callable[[str], None] = _say,
 ) -> Pretrained:
     """Train, export and try a model; a stopped run goes on.
@@ -100,20 +98,13 @@ def pretrain(
         folder: of the run; it exists. See ``training`` for what it holds.
         settings: what is run.
         start: the model folder whose weights are loaded; None: random ones.
-        cache_dir: where built data are kept; None: the user's cache.
         say: told what is going on, a line at a time.
 
     Raises:
         TrainingError: training cannot go on.
-        TaskError: a task's data cannot be built.
         CheckpointError: a checkpoint or the start cannot be read.
     """
-    tasks = settings.tasks or tuple(task for task in load_tasks() if has_menu(task))
-    say(f"preparing the synthetic data of {len(tasks)} tasks")
-    data = [
-        prepare_task(short, data="synthetic", cache_dir=cache_dir) for short in tasks
-    ]
-    run = Training(folder, data, settings, start=start)
+    run = Training(folder, settings, start=start)
     try:
         say(
             f"{count_parameters(run.config):,} parameters, "
@@ -126,7 +117,7 @@ def pretrain(
     finally:
         run.close()
     (folder / "held_out.txt").write_text(f"{loss:.4f}\n", encoding="utf-8")
-    return Pretrained(model, loss, plan_samples(model, data))
+    return Pretrained(model, loss, answer_samples(model, run.tasks))
 
 
 def _train(run: Training, say: Callable[[str], None]) -> None:
@@ -162,17 +153,22 @@ def _train(run: Training, say: Callable[[str], None]) -> None:
         run.run(on_step)
 
 
-def plan_samples(
-    model: Path, data: Sequence[TaskData], *, number: int = 4
-) -> list[PlanSample]:
-    """What a model writes for a few tasks, two answers each, without running it."""
+def answer_samples(
+    model: Path, tasks: Sequence[str], *, number: int = 4
+) -> list[AnswerSample]:
+    """What a model answers for a few tasks: a whole script, then an edit of it."""
     writer = Writer.load(model)
     found = []
-    for source in data[:: max(len(data) // number, 1)][:number]:
-        prompt = writer.base_prompt(source)
-        for answer in writer.write([prompt] * 2, seed=0):
+    for name in tasks[:: max(len(tasks) // number, 1)][:number]:
+        task = get_task(name)
+        menu = menu_of(task.short)
+        (first,) = writer.write(task, [menu_prompt(task, menu)], seed=0)
+        answers = [first]
+        if first.script is not None:
+            shown = Attempt(first.script, seconds=3.0, score=0.5, rank=(2, 8))
+            text = menu_prompt(task, menu, shown)
+            answers += writer.write(task, [text], [first.script], seed=1)
+        for answer in answers:
             sound = answer.script is not None and parses(answer.script)
-            lines = answer.text.strip().splitlines()
-            plan = lines[0] if lines else ""
-            found.append(PlanSample(source.task.short, sound, plan))
+            found.append(AnswerSample(name, sound, answer.text.strip()))
     return found

@@ -107,7 +107,7 @@ def losses(
 ) -> tuple[jax.Array, jax.Array]:
     """-sum w_t log p(y_t | y_<t) / sum w_t: of all tokens, and of those of weight 1.
 
-    Weight 1 have completions and the scripts that improve prompts show.
+    Weight 1 have completions.
 
     Args:
         config: of the model.

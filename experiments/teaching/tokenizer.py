@@ -34,11 +34,22 @@ def train_tokenizer(texts: Iterable[str], *, vocabulary: int = VOCABULARY) -> An
         texts: what the policy will read and write.
         vocabulary: number of tokens, the three special ones and 256 bytes included.
     """
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from tokenizers import (
+        Regex,
+        Tokenizer,
+        decoders,
+        models,
+        pre_tokenizers,
+        trainers,
+    )
     from transformers import PreTrainedTokenizerFast
 
     core = Tokenizer(models.BPE())
-    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    # A part's name, an option, a parameter with its value: one word each, with the
+    # space before it, so that a frequent one becomes one token. Line ends stand alone.
+    words = pre_tokenizers.Split(Regex(r"\n| ?[^\s]+|\s"), "isolated")
+    letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    core.pre_tokenizer = pre_tokenizers.Sequence([words, letters])
     core.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,

@@ -15,12 +15,13 @@ import dataclasses
 import math
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 
+from experiments.menus.task_menu import has_menu
 from experiments.teaching.batches import LENGTHS, Place, Stream, TokenBatch
 from experiments.teaching.examples import corpus
 from experiments.teaching.teacher import (
@@ -32,13 +33,12 @@ from experiments.teaching.teacher import (
 from experiments.teaching.tiny_model import (
     TrainingError,
     export_model,
-    sharpened,
     tiny_config,
 )
 from experiments.teaching.tokenizer import save, train_tokenizer
 from rpg_jax.llm import Checkpoints, load_pretrained, load_tokenizer
 from rpg_jax.llm.qwen3_5 import Qwen35Config
-from rpg_tasks.prepare import TaskData
+from rpg_tasks.registry import load_tasks
 
 COLUMNS = ("step", "loss", "answer_loss", "grad_norm", "tokens", "seconds")
 HELD_OUT_SEED = 1_000_003
@@ -57,7 +57,6 @@ class PretrainSettings:
         seed: of the examples and the start weights.
         checkpoint_every: updates.
         held_out: examples per task in the held-out loss.
-        sharpen: factor on the logits of the exported model.
         start: digest of the model whose weights were loaded; empty: random ones.
         tasks: short names; empty: all.
         lengths: of batches; each is a compilation.
@@ -68,12 +67,11 @@ class PretrainSettings:
     depth: int = 4
     hidden: int = 640
     vocabulary: int = 3072
-    tokens: int = 5632
+    tokens: int = 4096
     per_task: int = 24
     seed: int = 0
     checkpoint_every: int = 50
     held_out: int = 4
-    sharpen: float = 1.6
     start: str = ""
     tasks: tuple[str, ...] = ()
     lengths: tuple[int, ...] = LENGTHS
@@ -84,13 +82,13 @@ SMOKE = PretrainSettings(
     width=64,
     depth=4,
     hidden=128,
-    tokens=1584,
+    tokens=1024,
     vocabulary=1024,
     per_task=4,
     checkpoint_every=12,
     held_out=4,
     tasks=("spooky-author", "nyc-taxi", "leaf-classif"),
-    lengths=(1280,),
+    lengths=(224,),
 )
 
 
@@ -99,10 +97,9 @@ class Training:
 
     Args:
         folder: of the run; it exists.
-        data: prepared tasks.
         settings: what is run.
         start: a model of the same sizes (see ``start_model``), whose weights and
-            tokenizer are loaded. It was exported with the same ``sharpen``.
+            tokenizer are loaded.
 
     Raises:
         TrainingError: the model's sizes differ.
@@ -112,12 +109,12 @@ class Training:
     def __init__(
         self,
         folder: Path,
-        data: Sequence[TaskData],
         settings: PretrainSettings,
         *,
         start: Path | None = None,
     ):
-        self.folder, self.data, self.settings = folder, data, settings
+        self.folder, self.settings = folder, settings
+        self.tasks = settings.tasks or tuple(t for t in load_tasks() if has_menu(t))
         if start is not None:
             save(load_tokenizer(start), folder / "tokenizer")
         self.tokenizer = self._tokenizer()
@@ -128,7 +125,7 @@ class Training:
             hidden=settings.hidden,
         )
         self.stream = Stream(
-            data,
+            self.tasks,
             self.tokenizer,
             seed=settings.seed,
             tokens=settings.tokens,
@@ -147,13 +144,13 @@ class Training:
         config, params = load_pretrained(start)
         if config != self.config:
             raise TrainingError(f"{start} does not fit these settings: other sizes")
-        return sharpened(params, 1.0 / self.settings.sharpen)
+        return params
 
     def _tokenizer(self) -> Any:
         place = self.folder / "tokenizer"
         if not (place / "tokenizer.json").exists():
             examples = corpus(
-                self.data, per_task=min(60, 12 * self.settings.per_task), seed=5
+                self.tasks, per_task=min(400, 50 * self.settings.per_task), seed=5
             )
             texts = [example.prompt + example.completion for example in examples]
             scratch = place.with_name("tokenizer.partial")
@@ -225,13 +222,14 @@ class Training:
         ).block(0)
 
     def held_out_loss(self) -> float:
-        """Nats per token of answers and shown scripts that were not trained on."""
+        """Nats per token of answers that were not trained on."""
         return held_out(self.config, self.state.params, self.held_out_batches())
 
     def export(self) -> Path:
         """Write ``model/``: what ``--model=FOLDER`` reads."""
-        params = sharpened(self.state.params, self.settings.sharpen)
-        return export_model(self.folder / "model", self.config, params, self.tokenizer)
+        return export_model(
+            self.folder / "model", self.config, self.state.params, self.tokenizer
+        )
 
     def close(self) -> None:
         """Release the checkpoint manager."""

@@ -11,11 +11,17 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments.answers import AnswerForm, NoScript, get_form
+from experiments.menus import part_edits
+from experiments.menus.grammar import TokenMenu, token_menu
+from experiments.menus.prompt import menu_prompt
+from experiments.policies.random_edits import menu_of
 from rpg_jax.llm import left_pad, load_pretrained, load_tokenizer, sample
 from rpg_jax.llm.sampling import bucket
 from rpg_jax.llm.tokenizer import chat_ids, decode, stop_ids
 from rpg_tasks.prepare import TaskData
-from rpg_tasks.prompts import Attempt, NoScript, extract_script, prompt
+from rpg_tasks.prompts import Attempt, prompt
+from rpg_tasks.registry import Task, get_task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,13 +30,15 @@ class Answer:
 
     Attributes:
         text: the whole answer.
-        script: what is in its block; None without one.
+        script: what it means; None where it has no meaning.
         tokens: length, its end included.
+        reason: why there is no script; empty where there is one.
     """
 
     text: str
     script: str | None
     tokens: int
+    reason: str = ""
 
 
 def parses(script: str) -> bool:
@@ -50,38 +58,57 @@ class Writer:
         config: of the model.
         params: weights.
         tokenizer: of the model.
+        style: of the prompts: ``menu``, ``compact`` or ``full``.
         max_new_tokens: longest answer.
     """
 
     config: Any
     params: Any
     tokenizer: Any
+    style: str = "menu"
     max_new_tokens: int = 640
 
     @classmethod
-    def load(cls, model: str | Path) -> Writer:
+    def load(cls, model: str | Path, *, style: str = "menu") -> Writer:
         """From a name or folder, as ``--model`` takes it."""
         config, params = load_pretrained(model)
-        return cls(config, params, load_tokenizer(model))
+        return cls(config, params, load_tokenizer(model), style)
 
-    def base_prompt(self, data: TaskData) -> str:
-        """The prompt of a chain's first attempt."""
-        return prompt(data.task, data.public, None, style="compact")
+    def form(self, task: Task) -> AnswerForm:
+        """How answers are read."""
+        name = part_edits.NAME if self.style == "menu" else "whole-script"
+        return get_form(name).bind(task)
 
-    def improve_prompt(self, data: TaskData, attempt: Attempt) -> str:
-        """The prompt that shows a previous attempt."""
-        return prompt(data.task, data.public, attempt, style="compact")
+    def prompt(self, data: TaskData, attempt: Attempt | None = None) -> str:
+        """The prompt of a chain's first attempt, or one that shows an attempt.
+
+        Raises:
+            LoopError: the task has no menu.
+        """
+        if self.style == "menu":
+            return menu_prompt(data.task, menu_of(data.task), attempt)
+        return prompt(data.task, data.public, attempt, style=self.style)
 
     def write(
-        self, prompts: Sequence[str], *, seed: int, temperature: float = 1.0
+        self,
+        task: Task | str,
+        prompts: Sequence[str],
+        parents: Sequence[str | None] | None = None,
+        *,
+        seed: int,
+        temperature: float = 1.0,
     ) -> list[Answer]:
         """One answer to each prompt.
 
         Args:
+            task: that the prompts are about.
             prompts: what is asked.
+            parents: the script that each prompt shows; None: they show none.
             seed: of the sampler.
             temperature: divides the logits.
         """
+        task = get_task(task)
+        menu = self._menu(task) if self.style == "menu" else None
         ids = [chat_ids(self.tokenizer, text) for text in prompts]
         tokens, mask = left_pad(ids, length=bucket(max(map(len, ids))))
         done = sample(
@@ -90,20 +117,26 @@ class Writer:
             self.config,
             tokens,
             mask,
-            max_new_tokens=self.max_new_tokens,
+            max_new_tokens=menu.longest if menu else self.max_new_tokens,
             temperature=temperature,
+            logit_mask=menu.grammar_for(prompts) if menu else None,
             stop_ids=stop_ids(self.config, self.tokenizer),
         )
         lengths = np.asarray(done.mask).sum(axis=1)
         texts = decode(self.tokenizer, done.tokens, done.mask)
+        form = self.form(task)
+        known = [None] * len(prompts) if parents is None else parents
         return [
-            Answer(text, _script(text), int(length))
-            for text, length in zip(texts, lengths, strict=True)
+            _answer(form, text, parent, int(length))
+            for text, parent, length in zip(texts, known, lengths, strict=True)
         ]
 
+    def _menu(self, task: Task) -> TokenMenu:
+        return token_menu(task, self.config, self.tokenizer)
 
-def _script(text: str) -> str | None:
+
+def _answer(form: AnswerForm, text: str, parent: str | None, tokens: int) -> Answer:
     try:
-        return extract_script(text)
-    except NoScript:
-        return None
+        return Answer(text, form.read(text, parent), tokens)
+    except NoScript as error:
+        return Answer(text, None, tokens, str(error))
