@@ -75,6 +75,14 @@ def _engine() -> Engine:
     return prepare_engine(least)
 
 
+def _style() -> str:
+    """Of the prompts: the model's preset has it."""
+    from experiments.config.presets import preset_for
+    from experiments.policies.models import describe
+
+    return preset_for(MODEL.value, describe).style
+
+
 def _survey(folder: Path, config: dict[str, Any], engine: Engine) -> None:
     from rich.console import Console
 
@@ -90,7 +98,7 @@ def _survey(folder: Path, config: dict[str, Any], engine: Engine) -> None:
     cores = available_cores()
     with LocalPool(slots=len(cores), cores=cores, engine=engine) as pool:
         survey = Survey(
-            Writer.load(MODEL.value),
+            Writer.load(MODEL.value, style=_style()),
             pool,
             samples=config["samples"],
             seed=config["seed"],

@@ -50,7 +50,7 @@ class Survey:
         """Ask for scripts of a task, run them all, and show some to be improved."""
         base = self.samples - self.samples // 2
         batch = min(self.batch, base)
-        prompts = [self.writer.base_prompt(data)] * base
+        prompts = [self.writer.prompt(data)] * base
         first = self._answered(data, prompts, [""] * base, seed=self.seed, batch=batch)
         shown = [sample for sample, _ in first if sample.status == "valid"]
         if not shown:
@@ -61,14 +61,41 @@ class Survey:
         ]
         outputs = {s.script: o.output for s, o in first if o is not None}
         prompts = [
-            self.writer.improve_prompt(data, _attempt(sample, outputs))
+            self.writer.prompt(data, _attempt(sample, outputs, shown))
             for sample in picked
         ]
         previous = [sample.script for sample in picked]
         second = self._answered(
             data, prompts, previous, seed=self.seed + 1, batch=batch
         )
-        return [sample for sample, _ in first + second]
+        children = self._with_nats(data, [s for s, _ in second], prompts)
+        return [sample for sample, _ in first] + children
+
+    def _with_nats(
+        self, data: TaskData, samples: Sequence[Sample], prompts: Sequence[str]
+    ) -> list[Sample]:
+        """With what the own parent is worth to each answer over the next other one."""
+        texts = [sample.plan for sample in samples]
+        swapped = []
+        for at, sample in enumerate(samples):
+            turned = [*prompts[at:], *prompts[:at]]
+            befores = [s.previous for s in [*samples[at:], *samples[:at]]]
+            swapped.append(
+                next(
+                    (
+                        prompt
+                        for prompt, before in zip(turned, befores, strict=True)
+                        if before != sample.previous
+                    ),
+                    prompts[at],
+                )
+            )
+        own = self.writer.log_probs(prompts, texts)
+        other = self.writer.log_probs(swapped, texts)
+        return [
+            dataclasses.replace(sample, nats=float(a - b))
+            for sample, a, b in zip(samples, own, other, strict=True)
+        ]
 
     def _answered(
         self,
@@ -84,8 +111,13 @@ class Survey:
         for start in range(0, len(prompts), batch):
             part = list(prompts[start : start + batch])
             # Batches of one size compile once.
+            fill = batch - len(part)
+            before = [text or None for text in previous[start : start + batch]]
             answers += self.writer.write(
-                part + part[:1] * (batch - len(part)), seed=seed * 1009 + start
+                data.task,
+                part + part[:1] * fill,
+                before + before[:1] * fill,
+                seed=seed * 1009 + start,
             )[: len(part)]
         scripts = [a.script for a in answers if a.script is not None]
         outcomes = iter(run_scripts(self.pool, data, scripts, wall_s=self.wall_s))
@@ -139,10 +171,18 @@ def survey_tasks(
     return known
 
 
-def _attempt(sample: Sample, outputs: dict[str, str]) -> Attempt:
+def _attempt(
+    sample: Sample, outputs: dict[str, str], known: Sequence[Sample]
+) -> Attempt:
     """A valid sample as an improve prompt shows it."""
-    output = outputs[sample.script]
-    return Attempt(sample.script, sample.wall_s, score=sample.score, output=output)
+    better = sum((s.gain or 0.0) > (sample.gain or 0.0) for s in known)
+    return Attempt(
+        sample.script,
+        sample.wall_s,
+        score=sample.score,
+        output=outputs[sample.script],
+        rank=(1 + better, len(known)),
+    )
 
 
 def _sample(
@@ -150,7 +190,6 @@ def _sample(
 ) -> Sample:
     """The record of an answer; ``outcome`` is None without a script."""
     script = answer.script or ""
-    plan = answer.text.strip().splitlines()
     return Sample(
         task=data.task.short,
         kind="improve" if previous else "base",
@@ -161,11 +200,11 @@ def _sample(
         wall_s=0.0 if outcome is None else outcome.wall_s,
         cpu_s=0.0 if outcome is None else outcome.cpu_s,
         tokens=answer.tokens,
-        reason="no script in the answer" if outcome is None else outcome.reason,
+        reason=answer.reason if outcome is None else outcome.reason,
         changed=changed_share(previous, script) if previous and script else None,
         script=script,
         previous=previous,
-        plan=plan[0] if plan else "",
+        plan=answer.text.strip(),
     )
 
 

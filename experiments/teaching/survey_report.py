@@ -5,11 +5,13 @@ from __future__ import annotations
 import collections
 import csv
 import dataclasses
+import difflib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.teaching.inheritance import Inheritance, inheritance
 from experiments.teaching.survey_store import ALL, SurveyResults
 from experiments.teaching.survey_summary import Sample, SurveyRow
 
@@ -98,11 +100,49 @@ def _page(folder: Path, known: SurveyResults, rows: Sequence[SurveyRow]) -> str:
     lines += [
         "| " + " | ".join(_cells(row, known.cheap.get(row.task))) + " |" for row in rows
     ]
+    lines += ["", *_inherited(known)]
     lines += ["", "![gain against seconds](gain_and_seconds.png)", ""]
     lines += ["## Failures", "", *_failures(known), "", "## Examples", ""]
     for task in list(known.tasks)[:: max(len(known.tasks) // 3, 1)][:3]:
         lines += _example(task, known.tasks[task])
     return "\n".join(lines) + "\n"
+
+
+_PAIRED = (
+    ("lines equal", "similar", "similar_chance"),
+    ("model kept", "family", "family_chance"),
+    ("child better", "beats", "beats_chance"),
+)
+
+
+def _inherited(known: SurveyResults) -> list[str]:
+    """What children have from their parents, beside chance."""
+    head = ["task", "pairs", *(f"{name}: own / chance" for name, _, _ in _PAIRED)]
+    head += ["correlation of gains (chance)", "no-op", "nats of the own parent"]
+    lines = [
+        "## What improve answers have from their parent",
+        "",
+        "Of each pair the first figure is for the parent that the prompt showed, the "
+        "second for chance: other parents of the task; for *child better* independent "
+        "draws. The correlation stays within the figure in brackets in 95% of chance "
+        "draws. *Nats*: what an answer's log-probability loses when the prompt shows "
+        "another parent.",
+        "",
+        "| " + " | ".join(head) + " |",
+        "|" + "---|" * len(head),
+    ]
+    for task, samples in known.tasks.items():
+        row = inheritance(samples)
+        lines.append("| " + " | ".join([task, *_inherited_cells(row)]) + " |")
+    return lines
+
+
+def _inherited_cells(row: Inheritance) -> list[str]:
+    cells = [str(row.pairs)]
+    for _, own, chance in _PAIRED:
+        cells.append(f"{getattr(row, own):.2f} / {getattr(row, chance):.2f}")
+    cells.append(f"{row.correlation:.2f} (±{row.correlation_band:.2f})")
+    return [*cells, f"{row.noop:.0%}", f"{row.nats:.1f}"]
 
 
 def _conditions(run: Mapping[str, Any]) -> str:
@@ -156,10 +196,12 @@ def _example(task: str, samples: Sequence[Sample]) -> list[str]:
         return []
     s = improved[len(improved) // 2]
     return [
-        f"**{task}**, an improvement: gain {s.gain:.3f} in {s.wall_s:.1f} s. {s.plan}",
+        f"**{task}**, an improvement: gain {s.gain:.3f} in {s.wall_s:.1f} s.",
         "",
-        "```python",
-        s.script.rstrip(),
+        "```diff",
+        *difflib.unified_diff(
+            s.previous.splitlines(), s.script.splitlines(), lineterm="", n=1
+        ),
         "```",
         "",
     ]

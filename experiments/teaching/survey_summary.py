@@ -27,7 +27,9 @@ class Sample:
             order; None in base prompts and without a script.
         script: the source; empty without one.
         previous: the script that the prompt shows; empty in base prompts.
-        plan: the first line of the answer.
+        plan: the answer, as it was written.
+        nats: log-probability that the answer loses when its prompt shows another
+            parent, nats; None in base prompts.
     """
 
     task: str
@@ -44,6 +46,7 @@ class Sample:
     script: str
     previous: str
     plan: str
+    nats: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from experiments.answers import AnswerForm, NoScript, get_form
@@ -17,6 +18,8 @@ from experiments.menus.grammar import TokenMenu, token_menu
 from experiments.menus.prompt import menu_prompt
 from experiments.policies.random_edits import menu_of
 from rpg_jax.llm import left_pad, load_pretrained, load_tokenizer, sample
+from rpg_jax.llm.head import token_log_probs
+from rpg_jax.llm.models import model_for
 from rpg_jax.llm.sampling import bucket
 from rpg_jax.llm.tokenizer import chat_ids, decode, stop_ids
 from rpg_tasks.prepare import TaskData
@@ -130,6 +133,33 @@ class Writer:
             _answer(form, text, parent, int(length))
             for text, parent, length in zip(texts, known, lengths, strict=True)
         ]
+
+    def log_probs(self, prompts: Sequence[str], texts: Sequence[str]) -> np.ndarray:
+        """Log-probability of each text as the answer to its prompt, nats, [N].
+
+        Of the model itself: no menu leaves tokens out.
+        """
+        asked = [chat_ids(self.tokenizer, text) for text in prompts]
+        written = [
+            list(self.tokenizer.encode(text, add_special_tokens=False))
+            for text in texts
+        ]
+        rows = [a + b for a, b in zip(asked, written, strict=True)]
+        tokens, mask = left_pad(rows, length=bucket(max(map(len, rows))))
+        answer = np.zeros(tokens.shape, bool)
+        for at, ids in enumerate(written):
+            answer[at, tokens.shape[1] - len(ids) :] = len(ids) > 0
+        model = model_for(self.config)
+
+        @jax.jit
+        def score(params: Any) -> jax.Array:
+            hidden, _ = model.forward(params, tokens, mask)
+            out = token_log_probs(
+                hidden[:, :-1], model.head_weight(params), jnp.asarray(tokens[:, 1:])
+            )
+            return (out.log_prob * answer[:, 1:]).sum(axis=1)
+
+        return np.asarray(score(self.params))
 
     def _menu(self, task: Task) -> TokenMenu:
         return token_menu(task, self.config, self.tokenizer)

@@ -11,6 +11,7 @@ import pytest
 
 from experiments.config.protocol import SOUND, Sampling
 from experiments.loop.hooks import Hooks
+from experiments.menus import part_edits
 from experiments.menus.grammar import TokenMenu
 from experiments.menus.menu import Menu
 from experiments.menus.prompt import describer
@@ -161,4 +162,5 @@ def hooks(policy, menu):
     describe = describer(
         loop_help.TASK, menu.menu, policy.count, SAMPLING.max_prompt_tokens
     )
-    return Hooks(policy, execute, loop_help.grade, describe)
+    form = part_edits.bound(menu.menu)
+    return Hooks(policy, execute, loop_help.grade, describe, form)

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import loop_help
 import menu_help as helper
 import numpy as np
 import pytest
@@ -9,12 +10,13 @@ from synthetic_helpers import SHORTS
 
 from experiments.config.errors import LoopError
 from experiments.config.presets import SMOLLM2
+from experiments.menus import part_edits
 from experiments.menus.grammar import TokenMenu, token_menu
 from experiments.menus.menu import Menu
 from experiments.menus.prompt import menu_prompt
 from experiments.menus.task_menu import draw
 from rpg_tasks import get_task
-from rpg_tasks.prompts import Attempt
+from rpg_tasks.prompts import Attempt, NoScript
 
 
 @pytest.fixture(scope="module")
@@ -38,21 +40,61 @@ def spelled(grammar, state=0, ids=()):
             yield from spelled(grammar, following, (*ids, int(token)))
 
 
-def test_the_grammar_spells_the_menu_and_nothing_else(menu):
-    grammar = menu.grammar._replace(
+def plain(menu):
+    """The grammar as NumPy arrays."""
+    return menu.grammar._replace(
         allowed=np.asarray(menu.grammar.allowed),
         next_state=np.asarray(menu.grammar.next_state),
     )
-    texts = list(spelled(grammar))
+
+
+def start_of(menu, prompt):
+    return int(menu.grammar_for([prompt]).start[0])
+
+
+def test_the_grammar_spells_the_menu_and_nothing_else(menu):
+    grammar = plain(menu)
+    texts = list(spelled(grammar, start_of(menu, "base")))
     assert len(texts) == len(set(texts))
     assert set(texts) == {menu.menu.text(c) for c in helper.every_choice()}
-    assert menu.longest == 1 + max(map(len, texts))
-    encode = helper.Letters().encode
-    assert all(menu.tree.accepts(menu.start, encode(text)) for text in texts)
-    assert not menu.tree.accepts(menu.start, encode(texts[0][:-1]))
-    assert not menu.tree.accepts(menu.start, encode(texts[0] + "x"))
+    encode, begin = helper.Letters().encode, menu.starts[None]
+    assert all(menu.tree.accepts(begin, encode(text)) for text in texts)
+    assert not menu.tree.accepts(begin, encode(texts[0][:-1]))
+    assert not menu.tree.accepts(begin, encode(texts[0] + "x"))
     # Where parts meet, the automaton forgets what was chosen: it stays small.
-    assert len(grammar.allowed) < sum(map(len, texts)) / 4
+    assert len(grammar.allowed) < sum(map(len, texts)) / 3
+
+
+def test_after_a_script_the_grammar_spells_its_edits(menu):
+    """Any parts of the form shown, at least one, in order; or a whole script."""
+    whole = {menu.menu.text(c) for c in helper.every_choice()}
+    lines = {"model": {}, "constant": {}}
+    for text in whole:
+        form, *rest = text.split("\n")
+        for line in rest:
+            lines[form.split()[1]].setdefault(line.split(":")[0], set()).add(line)
+    rows, models = lines["model"]["rows"], lines["model"]["model"]
+    both = {f"{row}\n{model}" for row in rows for model in models}
+    wanted = {"model": rows | models | both, "constant": lines["constant"]["value"]}
+    longest = 0
+    for form, edits in wanted.items():
+        text = next(t for t in sorted(whole) if t.startswith(f"form: {form}"))
+        script = menu.menu.script(menu.menu.parse(text))
+        attempt = Attempt(script, 1.0, score=0.5)
+        start = start_of(menu, menu_prompt(loop_help.TASK, menu.menu, attempt))
+        found = list(spelled(plain(menu), start))
+        assert sorted(found) == sorted(edits | whole)
+        longest = max(longest, *map(len, found))
+        for answer in found:
+            if answer in edits | whole - {text}:
+                try:
+                    changed = part_edits.read(menu.menu, answer, script)
+                except NoScript as error:
+                    assert "no-op" in str(error)
+                    assert set(answer.split("\n")) <= set(text.split("\n"))
+                else:
+                    assert changed != script
+    assert menu.longest == 1 + longest
 
 
 def test_different_masks_are_listed_once(menu):
@@ -81,16 +123,16 @@ def test_smollm2_can_spell_the_menus_of_all_tasks(smollm2):
     for short in SHORTS:
         menu = token_menu(get_task(short), config, tokenizer)
         assert menu.longest <= room[1], short
-        # Dense tables of 5 bytes per state and word: at most 300 MB.
-        assert len(menu.tree.states(menu.start)) <= 1200, short
+        # Dense tables of 5 bytes per state and word: at most 500 MB.
+        assert len(menu.tree.states(*menu.starts.values())) <= 2000, short
         longest = ""
         for _ in range(10):
             text = menu.menu.text(draw(short, rng))
             ids = tokenizer.encode(text, add_special_tokens=False)
-            assert menu.tree.accepts(menu.start, ids), text
+            assert menu.tree.accepts(menu.starts[None], ids), text
             longest = max(longest, text, key=len)
         script = menu.menu.script(menu.menu.parse(longest))
-        for attempt in (None, Attempt(script, 12.3, score=0.12345)):
+        for attempt in (None, Attempt(script, 12.3, score=0.12345, rank=(88, 99))):
             text = menu_prompt(get_task(short), menu.menu, attempt)
             assert len(chat_ids(tokenizer, text)) <= room[0], short
 

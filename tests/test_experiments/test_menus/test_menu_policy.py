@@ -17,6 +17,7 @@ from repo_paths import ROOT
 
 from experiments.config.errors import LoopError, UsageError
 from experiments.loop.algorithm import Loop
+from experiments.menus import part_edits
 from experiments.menus.grammar import TokenMenu
 from experiments.menus.menu import Menu
 from experiments.menus.prompt import menu_prompt
@@ -27,7 +28,6 @@ from experiments.policies.models import describe
 from experiments.records.recorded import MEASURED
 from rpg_jax.llm.head import MaskTable
 from rpg_jax.llm.models import model_for
-from rpg_tasks.prompts import extract_script
 
 TASK = loop_help.TASK
 
@@ -68,7 +68,7 @@ def test_masks_are_stored_and_hold_in_the_update(tmp_path, menu, params):
         assert picked[..., 0][mask].all()
         for generation in generations:
             for text in generation.texts:
-                script = extract_script(text)
+                script = part_edits.read(menu.menu, text, None)
                 menu.menu.recover(script)
         state = policy._state
         right = policy.learn(0, generations, signals_of(4))
@@ -117,7 +117,8 @@ def test_a_stopped_run_goes_on_bit_for_bit_and_replays(tmp_path, params, menu):
     assert _steps(tmp_path / "parts", params, menu, 4, resume=True) == whole
     assert _steps(tmp_path / "b", params, menu, 4, replay=tmp_path / "parts") == whole
     attempts = [record for record in whole if "answer_sha256" in record]
-    assert {record["status"] for record in attempts} == {"valid"}
+    # A random policy names a part as it is now and then: nothing was run for it.
+    assert {record["status"] for record in attempts} <= {"valid", "no_script"}
     assert any(record["parent"] for record in attempts)
     assert len({record["script_sha256"] for record in attempts}) > 2
 

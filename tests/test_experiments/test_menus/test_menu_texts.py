@@ -8,10 +8,17 @@ import numpy as np
 import pytest
 from synthetic_helpers import SHORTS
 
+from experiments.menus import part_edits
 from experiments.menus.menu import Menu, NotOfTheMenu, label
-from experiments.menus.prompt import describer, menu_prompt
+from experiments.menus.prompt import (
+    describer,
+    menu_prompt,
+    shown_form,
+    shown_parts,
+    shown_place,
+)
 from experiments.menus.task_menu import draw, recipes
-from rpg_tasks.prompts import Attempt, NoScript, extract_script
+from rpg_tasks.prompts import Attempt, NoScript
 from rpg_tasks.registry import TaskError
 
 TASK = loop_help.TASK
@@ -32,9 +39,7 @@ def test_every_choice_goes_to_text_and_script_and_back(menu):
         script = language.script(chosen)
         assert script.endswith("\n\n" + chosen.script)
         assert language.text(language.recover(script)) == text
-        answer = language.answer(text)
-        assert answer.startswith("Plan: ")
-        assert extract_script(answer) == script
+        assert part_edits.read(language, text, None) == script
         texts.add(text)
     # 3 ways for the rows (one of them listed twice), 7 models, 2 constants.
     assert len(texts) == 3 * 7 + 2
@@ -61,9 +66,8 @@ def test_every_choice_goes_to_text_and_script_and_back(menu):
 def test_what_is_not_of_the_menu_is_an_answer_without_a_script(menu, text):
     with pytest.raises(NotOfTheMenu):
         menu.menu.parse(text)
-    assert menu.menu.answer(text) == text
     with pytest.raises(NoScript):
-        extract_script(text)
+        part_edits.read(menu.menu, text, None)
 
 
 def test_names_that_would_read_the_same_are_refused():
@@ -93,15 +97,21 @@ def test_prompts_name_the_parts_and_show_the_previous_choices(menu):
     base = menu_prompt(TASK, language)
     assert TASK.summary in base
     assert TASK.metric_text in base
-    assert "the parts of a script: rows, model." in base  # no choice of "load", "end"
+    assert shown_parts(base) is shown_form(base) is None
+    assert shown_place(base) == 0.5
     text = "form: model\nrows: part frac=0.7\nmodel: tree"
     script = language.script(language.parse(text))
-    better = menu_prompt(TASK, language, Attempt(script, 3.21, score=0.876543))
-    assert better.startswith(base)
-    assert f"Previous choices: score 0.87654 in 3.2 s.\n{text}\n" in better
-    assert "a higher score in less time" in better
+    attempt = Attempt(script, 3.21, score=0.876543, rank=(3, 9), note="Not applied.")
+    better = menu_prompt(TASK, language, attempt)
+    assert better.startswith("\n".join(base.split("\n")[:2]))
+    shown = f"{text}\nScore 0.877 in 3.2 s, place 3 of 9.\nNot applied.\n"
+    assert shown in better
+    assert better.endswith(part_edits.HOW)
+    assert (shown_parts(better), shown_form(better)) == (text, "model")
+    assert shown_place(better) == 0.25
     failed = menu_prompt(TASK, language, Attempt(script, 3.21, failure="killed"))
-    assert "it failed after 3.2 s" in failed
+    assert "Failed after 3.2 s." in failed
+    assert shown_parts(failed) == text
 
 
 def test_a_prompt_that_is_too_long_or_of_another_menu(menu):
