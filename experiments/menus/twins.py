@@ -1,8 +1,8 @@
 """Scripts without their waste: for each wasteful part the plain one of the same score.
 
-An option with a ``twin`` costs seconds that buy no score: row loops, folds that are only
-printed, fits that repeat each other. ``plain_script`` is what an edit of each such part
-would leave; which share of a recipe's draws waste time follows from its weights.
+An option with a ``twin`` costs seconds that buy no score: row loops, folds that are
+only printed, fits that repeat each other. ``plain_script`` is what an edit of each such
+part would leave; which share of a recipe's draws waste time follows from its weights.
 """
 
 from __future__ import annotations
