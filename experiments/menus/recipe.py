@@ -30,6 +30,9 @@ class Option:
         words: how a plan names it, same placeholders; empty when not worth a word.
         domains: parameter -> values as they stand in the code.
         weight: relative frequency of a draw.
+        twin: name of the option that gives the same predictions for less time; empty
+            where this option wastes nothing.
+        near: the predictions of the two differ a little.
     """
 
     name: str
@@ -37,6 +40,8 @@ class Option:
     words: str
     domains: Mapping[str, tuple[str, ...]]
     weight: float = 1.0
+    twin: str = ""
+    near: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,6 +13,11 @@ that are shipped stand in ``data/tasks.toml``; a task from elsewhere brings its 
     code = 'train = pd.read_csv("input/train.csv")'
 
 ``[own.SLOT.OPTION]`` tables are options for this task alone; ``own.SLOT`` names them.
+
+``twin = "OPTION"`` marks an option that wastes time: it names the option of the same
+slot that gives the same predictions without the cost. Parameters that both have, and
+that the wasteful one does not list, take the values of the plain one. Who drops the
+plain option drops its twins.
 """
 
 from __future__ import annotations
@@ -150,35 +155,51 @@ def _allowed(
     row: Mapping[str, Any], where: str, options: Iterator[Option]
 ) -> tuple[Option, ...]:
     """The options that a task allows, with its own values where it has some."""
-    kept = []
-    for option in options:
-        if option.name in row.get("drop", ()):
+    kept: dict[str, Option] = {}
+    drop = set(row.get("drop", ()))
+    for option in sorted(options, key=lambda o: bool(o.twin)):
+        if option.name in drop or option.twin in drop:
             continue
         values = row.get("values", {}).get(option.name, {})
         domains = {**option.domains, **_texts(values)}
-        kept.append(dataclasses.replace(option, domains=domains))
+        if option.twin:
+            domains = {**kept[option.twin].domains, **domains}
+        kept[option.name] = dataclasses.replace(option, domains=domains)
     if not kept:
         raise MenuError(f"{where}: every option is dropped")
-    return tuple(kept)
+    return tuple(kept.values())
 
 
 def _slots(tables: Mapping[str, Any]) -> Slots:
-    """Options by slot; an option is named ``slot.option``."""
+    """Options by slot; an option is named ``slot.option``.
+
+    Raises:
+        MenuError: an unknown key, or a twin that is not a plain option of the slot.
+    """
     return {
-        slot: tuple(_option(f"{slot}.{name}", row) for name, row in options.items())
-        for slot, options in tables.items()
+        slot: tuple(_option(slot, name, rows) for name in rows)
+        for slot, rows in tables.items()
     }
 
 
-def _option(name: str, row: Mapping[str, Any]) -> Option:
-    if unknown := set(row) - {"code", "words", "values", "weight"}:
+def _option(slot: str, short: str, rows: Mapping[str, Any]) -> Option:
+    """One option of a slot's table."""
+    name, row = f"{slot}.{short}", rows[short]
+    if unknown := set(row) - {"code", "words", "values", "weight", "twin", "near"}:
         raise MenuError(f"option {name}: unknown keys {sorted(unknown)}")
+    twin = row.get("twin", "")
+    if twin and (twin not in rows or "twin" in rows[twin]):
+        raise MenuError(
+            f"option {name}: its twin {twin!r} is no plain option of {slot}"
+        )
     return Option(
         name=name,
         code=row.get("code", ""),
         words=row.get("words", ""),
         domains=_texts(row.get("values", {})),
         weight=float(row.get("weight", 1.0)),
+        twin=f"{slot}.{twin}" if twin else "",
+        near=bool(row.get("near", False)),
     )
 
 
