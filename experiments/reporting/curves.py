@@ -2,8 +2,9 @@
 
 Per chain, attempts in order: T_i is the running sum of seconds over all of them,
 failures included, at least a tenth of a second each (a repeat was not run and takes no
-execution seconds). The chain's value is a right-continuous step function of time, the sample submission's score before its first
-valid attempt. A curve is the mean over chains on the union of their event times.
+execution seconds). The chain's value is a right-continuous step function of time, the
+sample submission's score before its first valid attempt. A curve is the mean over
+chains on the union of their event times.
 """
 
 from collections.abc import Sequence

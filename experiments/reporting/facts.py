@@ -44,13 +44,29 @@ def words(value: Any) -> str:
     return str(value)
 
 
-def synthetic_tasks(experiment: Experiment) -> list[str]:
-    """Tasks whose data are synthetic, as far as the configurations say."""
+def _sources(experiment: Experiment) -> dict[str, Any]:
+    """Each task's source of data, as far as the configurations say."""
     found: dict[str, Any] = {}
     for config in _configs(experiment):
         tasks, sources = config.get("tasks", ()), config.get("sources", ())
         found |= dict(zip(map(str, tasks), sources, strict=False))
+    return found
+
+
+def synthetic_tasks(experiment: Experiment) -> list[str]:
+    """Tasks whose data are synthetic, as far as the configurations say."""
+    found = _sources(experiment)
     return [t.short for t in experiment.tasks if found.get(t.short) == "synthetic"]
+
+
+def real_tasks(experiment: Experiment) -> list[str]:
+    """Tasks whose data are known to be the real competition's."""
+    found = _sources(experiment)
+    return [
+        t.short
+        for t in experiment.tasks
+        if found.get(t.short) not in (None, "synthetic")
+    ]
 
 
 def trained_on_test(experiment: Experiment) -> bool:
@@ -198,7 +214,7 @@ def cautions(experiment: Experiment) -> list[str]:
     if trained_on_test(experiment):
         out.append(
             "The reward comes from the test answers themselves (reward_split=test, as "
-            "in the paper), so test scores and medals are not held-out results."
+            "in the paper), so test scores are not held-out results."
         )
     if rule_of(experiment.runs[0].config).kind == "raw":
         out.append(

@@ -55,13 +55,17 @@ class Lines:
     """The page's sentences.
 
     Attributes:
-        headline: the first one or two.
-        contests: one a task.
+        headline: the first one, on best scores.
+        rates: the same on reward per second.
+        verdicts: one a task on best scores.
+        contests: one a task on reward per second.
         interval_note: what the intervals can and cannot say.
         few: whether the sentences on tasks are shown.
     """
 
     headline: str
+    rates: str
+    verdicts: list[str]
     contests: list[str]
     interval_note: str
     few: bool
@@ -92,6 +96,8 @@ def render(experiment: Experiment, sections: list[Section], lines: Lines) -> str
         attempts=attempts,
         looks=LOOKS,
         headline=lines.headline,
+        rates=lines.rates,
+        verdicts=lines.verdicts,
         contests=lines.contests,
         interval_note=lines.interval_note,
         few=lines.few,

@@ -70,8 +70,8 @@ def statistics(run: RunRecords) -> dict[str, float]:
     """The numbers of one run.
 
     Returns:
-        ``attempts``, the share of each status and of ``repeats``, ``valid_share`` (of attempts that the
-        machinery did not lose), ``score_valid`` (mean score given valid),
+        ``attempts``, the share of each status and of ``repeats``, ``valid_share`` (of
+        attempts that the machinery did not lose), ``score_valid`` (mean given valid),
         ``best_score``, ``seconds_mean``, ``seconds_median`` and ``seconds_p95`` on the
         rule's clock, ``execution_mean``, ``generation_mean``, ``rate`` (sum of rewards
         without penalty or bonus over sum of seconds) and ``rate_last_third``.

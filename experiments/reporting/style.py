@@ -81,7 +81,7 @@ def draw(
     size: tuple[float, float] = (5.2, 3.9),
     foot: str = "",
 ) -> "Figure":
-    """A figure of panels side by side, in two rows from four on.
+    """A figure of panels side by side, in rows of two or three from four on.
 
     Args:
         panels: each draws on one axis.
@@ -91,12 +91,14 @@ def draw(
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    rows = 1 if len(panels) < 4 else 2
+    rows = 1 if len(panels) < 4 else max(-(-len(panels) // 3), 2)
     columns = -(-len(panels) // rows)
     figure = Figure(figsize=(size[0] * columns, size[1] * rows))
     figure.patch.set_facecolor(PAPER)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axis, panel in zip(axes, panels, strict=True):
+    for axis in axes[len(panels) :]:
+        axis.remove()
+    for axis, panel in zip(axes, panels, strict=False):
         axis.set_facecolor("none")
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(True, axis="y", linewidth=0.6, alpha=0.7)

@@ -33,6 +33,7 @@ def show(report: Report) -> None:
     """Headline, cautions, tables, and where the files are."""
     console = _console()
     console.print(report.headline, markup=False, highlight=False, style="bold")
+    console.print(report.rates, markup=False, highlight=False)
     for line in facts.cautions(report.experiment):
         console.print(line, markup=False, highlight=False)
     for line in report.experiment.unfinished[:10]:

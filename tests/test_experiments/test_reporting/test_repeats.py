@@ -11,7 +11,9 @@ from experiments.reporting import curves, facts, learning, numbers, run_sheets
 from experiments.reporting.load import load
 from experiments.reporting.runs import is_repeat
 
-SHARED = dict(tasks=("tabular-2022",), arms=("rpg", "vanilla"), seeds=(0,), steps=4)
+SHARED = {
+    "tasks": ("tabular-2022",), "arms": ("rpg", "vanilla"), "seeds": (0,), "steps": 4,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=["attempt", "execution"])
