@@ -12,6 +12,7 @@ from experiments.reporting import (
     contests,
     curves,
     draw,
+    edits,
     facts,
     files,
     headline,
@@ -21,11 +22,13 @@ from experiments.reporting import (
     medals,
     run_sheets,
     score_sheets,
+    times,
     verdict,
 )
 from experiments.reporting.best import BestScores
 from experiments.reporting.budget import BudgetUse
 from experiments.reporting.contests import Contest
+from experiments.reporting.edits import Edit
 from experiments.reporting.html import Section
 from experiments.reporting.learning import Check
 from experiments.reporting.load import load
@@ -47,6 +50,7 @@ class Report:
         verdicts: one sentence a task on best scores.
         contests: one sentence a task on reward per second.
         best: the best scores of each task.
+        edits: task -> the edits that improved its best score most.
         sheets: its tables.
         files: everything written.
     """
@@ -58,6 +62,7 @@ class Report:
     verdicts: list[str]
     contests: list[str]
     best: list[BestScores]
+    edits: dict[str, list[Edit]]
     sheets: list[Sheet]
     files: list[Path]
 
@@ -122,6 +127,7 @@ def build(
         [one.sentence() for one in found],
         intervals.interval_note(units),
         few=len(found) <= contests.SENTENCES,
+        edits={t.short: edits.best_edits(experiment, t) for t in experiment.tasks},
     )
     intro = facts.reward_in_words(experiment)
     sections = _sections(tables, figures, few=lines.few, intro=intro)
@@ -138,6 +144,7 @@ def build(
         lines.verdicts,
         lines.contests,
         bests,
+        lines.edits,
         sheets,
         written,
     )
@@ -191,7 +198,7 @@ def _sheets(
             test.append(score_sheets.medal_sheet(experiment))
     return {
         "contests": [contests.contest_sheet(found)] if found else [],
-        "arms": [run_sheets.arm_sheet(experiment)],
+        "arms": [run_sheets.arm_sheet(experiment), times.time_sheet(experiment)],
         "scores": scores,
         "learning": [run_sheets.learning_sheet(checks)],
         "test": test,

@@ -210,7 +210,7 @@ def contest_sheet(found: Sequence[Contest]) -> Sheet:
         Column("excludes 0", lambda r: "yes" if r["excludes_0"] else "no", left=True),
     ]
     if any(c.gate for c in found):
-        columns.append(text_column("no_verdict"))
+        columns.append(Column("no verdict", lambda r: r["no_verdict"], left=True))
     return Sheet(
         "contests",
         f"Reward per second: {names[0]} against {names[1]}",

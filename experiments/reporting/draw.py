@@ -31,7 +31,7 @@ class _Folder:
         caption: str,
         *,
         foot: str = "",
-        size: tuple[float, float] = (5.2, 3.9),
+        size: tuple[float, float] = style.SIZE,
     ) -> Figure:
         """Draw panels, save them, and give the page its copy."""
         whole = style.draw(shown, foot=foot, size=size)

@@ -230,10 +230,10 @@ def cautions(experiment: Experiment) -> list[str]:
         out.append("The runs are from different revisions of the code.")
     executed = sum(run.attempts.executed for run in experiment.runs)
     contended = sum(run.attempts.contended for run in experiment.runs)
-    contended = contended / executed if executed else 0.0
-    if contended > CONTENDED:
+    share = contended / executed if executed else 0.0
+    if share > CONTENDED:
         out.append(
-            f"{percent(contended)} of the scripts were slowed by other work on their "
+            f"{percent(share)} of the scripts were slowed by other work on their "
             "cores, so their seconds are too high."
         )
     if experiment.unfinished:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.reporting import facts, lineage, texts
+from experiments.reporting.edits import Edit
 from experiments.reporting.runs import Experiment
 from experiments.reporting.sheet import Sheet, arrow, number, spread
 from experiments.reporting.style import LOOKS, OTHER
@@ -61,6 +62,7 @@ class Lines:
         contests: one a task on reward per second.
         interval_note: what the intervals can and cannot say.
         few: whether the sentences on tasks are shown.
+        edits: task -> the edits that improved its best score most.
     """
 
     headline: str
@@ -69,6 +71,7 @@ class Lines:
     contests: list[str]
     interval_note: str
     few: bool
+    edits: dict[str, list[Edit]]
 
 
 def render(experiment: Experiment, sections: list[Section], lines: Lines) -> str:
@@ -101,4 +104,8 @@ def render(experiment: Experiment, sections: list[Section], lines: Lines) -> str
         contests=lines.contests,
         interval_note=lines.interval_note,
         few=lines.few,
+        edits={
+            task: [(edit, texts.highlighted(edit.diff, "diff")) for edit in found]
+            for task, found in lines.edits.items()
+        },
     )

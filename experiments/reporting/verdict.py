@@ -209,8 +209,8 @@ def best_sheet(
         Column("at the end", lambda r: number(r["at_the_end"], 4)),
         Column("first run ended, s", lambda r: number(r["ended_s"])),
         Column("fewest", lambda r: f"{r['least_updates']} {r['counted']}"),
-        text_column("interval_over"),
-        text_column("no_verdict"),
+        Column("interval over", lambda r: r["interval_over"], left=True),
+        Column("no verdict", lambda r: r["no_verdict"], left=True),
     )
     return Sheet(
         "best",
