@@ -15,7 +15,7 @@ $(STAMP): setup.py
 	touch $@
 
 demo: $(STAMP)
-	$(BIN)/python -m experiments.mle_bench --task=spooky-author --budget=60
+	$(BIN)/python -m experiments.mle_bench --task=spooky-author --budget=60 --plot
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow' $(PYTEST_ARGS)

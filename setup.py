@@ -34,6 +34,7 @@ PLOT = ["matplotlib>=3.8", "tqdm>=4.66", "rich>=13.7", "tensorboardX>=2.6"]
 REPORT = [
     "matplotlib>=3.8",
     "rich>=13.7",
+    "plotext>=5.2,<6",
     "jinja2>=3.1",
     "pygments>=2.17",
     "scipy>=1.11",

@@ -23,6 +23,9 @@ SEED = flags.DEFINE_integer("seed", 0, "Seed of the run.", lower_bound=0)
 OUT = flags.DEFINE_string("out", None, "The run's folder; a new one in runs/.")
 RESUME = flags.DEFINE_boolean("resume", False, "Go on with the run in --out.")
 DRY_RUN = flags.DEFINE_boolean("dry_run", False, "Print the configuration and stop.")
+PLOT = flags.DEFINE_boolean(
+    "plot", None, "Print curves of the best score; by default on a terminal alone."
+)
 # What follows defines flags for the command that asks for them.
 flags.disclaim_key_flags()
 

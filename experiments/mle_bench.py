@@ -13,13 +13,14 @@ the same form. Guide: docs/mle_bench.md
 """
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import Any
 
 from absl import flags
 
 from experiments import cli
-from experiments.cli import DRY_RUN, OUT, RESUME
+from experiments.cli import DRY_RUN, OUT, PLOT, RESUME
 from experiments.config.arms import ARMS, in_words
 from experiments.config.errors import UsageError
 from experiments.config.options import Options
@@ -76,10 +77,10 @@ SHOW_PROMPT = flags.DEFINE_boolean(
 TOKENIZER = flags.DEFINE_string(
     "tokenizer", None, "With --show_prompt: folder or hub id of a chat template."
 )
-for _name in ("out", "resume", "dry_run"):
+for _name in ("out", "resume", "dry_run", "plot"):
     flags.declare_key_flag(_name)
 SECTIONS["data"] += [DATA_DIR, CACHE_DIR, LEADERBOARDS]
-SECTIONS["run"] = [OUT, RESUME, REPLAY, *SECTIONS["run"], REPORT, DRY_RUN]
+SECTIONS["run"] = [OUT, RESUME, REPLAY, *SECTIONS["run"], REPORT, PLOT, DRY_RUN]
 SECTIONS["other commands"] = [
     *(LIST, LIST_ARMS, SHOW_PROMPT, TOKENIZER, GRADE, ANSWERS, SAMPLE, SPLIT)
 ]
@@ -173,11 +174,14 @@ def train(options: Options) -> int:
     check_folder(places.out, resume=RESUME.value)
 
     from experiments.reporting.build import build
+    from experiments.reporting.terminal import story
     from experiments.running.launch import launch
     from experiments.running.parts import open_experiment
 
     experiment = open_experiment(settings, places, resume=RESUME.value, replay=replay)
-    return launch(experiment, report=build if REPORT.value else None)
+    curves = functools.partial(story, plot=PLOT.value)
+    report = build if REPORT.value else None
+    return launch(experiment, report=report, show=curves)
 
 
 def main() -> int:

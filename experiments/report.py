@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from absl import flags
 
 from experiments import cli
-from experiments.cli import OUT
+from experiments.cli import OUT, PLOT
 
 CURVE = flags.DEFINE_enum(
     "curve", "best", ["best", "last", "mean"], "Score in the budget curves."
 )
 flags.declare_key_flag("out")
+flags.declare_key_flag("plot")
 # The shared flag, as it is meant here.
 flags.FLAGS["out"].help = "Folder of the report, or its page (.html); RUN/report."
 
@@ -42,7 +43,7 @@ def main(folders: Sequence[str]) -> int:
     except OSError as error:
         print(f"error: cannot write the report: {error}", file=sys.stderr)
         return 1
-    show(report)
+    show(report, plot=PLOT.value)
     return 0
 
 

@@ -201,13 +201,20 @@ class Screen:
 
     # ---- the end
 
-    def results(self, rows: Sequence[Row], *, compiled_s: float = 0.0) -> None:
+    def results(
+        self,
+        rows: Sequence[Row],
+        *,
+        loading_s: float = 0.0,
+        compiled_s: float = 0.0,
+    ) -> None:
         """A line per task and arm, then where time went.
 
         Means over seeds, but reward/s: all seeds' rewards over all their seconds.
 
         Args:
             rows: of result.csv.
+            loading_s: seconds of loading the model and the data, before all clocks.
             compiled_s: seconds of compilation, which no run's clock has.
         """
         # A real competition's thresholds mean nothing to synthetic data's scores.
@@ -244,8 +251,10 @@ class Screen:
         shares = phase_shares(rows)
         if shares:
             text = ", ".join(f"{name} {percent(s)}" for name, s in shares.items())
-            if compiled_s >= 1:
-                text += f"; and {compiled_s:.0f} s of compilation, not counted"
+            apart = {"loading": loading_s, "compilation": compiled_s}
+            said = [f"{s:.0f} s of {name}" for name, s in apart.items() if s >= 1]
+            if said:
+                text += f"; and {' and '.join(said)}, not counted"
             self.say(f"time    {text}")
 
 

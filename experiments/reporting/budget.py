@@ -41,6 +41,11 @@ class BudgetUse:
         seeds = list(self.chains[arm].values())
         return curves.over_seeds(seeds, baseline=self.baseline, until=until)
 
+    def ended(self, arm: str) -> float:
+        """When the mean chain of an arm's first seed ended, seconds."""
+        each = self.chains[arm].values()
+        return min(float(np.mean([c.time[-1] for c in one])) for one in each)
+
     def at(self, arm: str, time: float) -> list[float]:
         """Each seed's mean over chains at a time."""
         return [
@@ -107,7 +112,7 @@ def rows(budget: BudgetUse) -> list[dict[str, Any]]:
     """The drawn points, for curves.csv."""
     out = []
     for arm in budget.chains:
-        for time, mean, se in zip(*thin(budget.line(arm, budget.end)), strict=True):
+        for time, mean, se in zip(*thin(budget.line(arm, budget.longest)), strict=True):
             out.append(
                 {
                     "task": budget.task.short,

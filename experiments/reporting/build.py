@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from experiments.reporting import (
+    best,
     budget,
     contests,
     curves,
     draw,
+    edits,
     facts,
     files,
     headline,
@@ -20,9 +22,13 @@ from experiments.reporting import (
     medals,
     run_sheets,
     score_sheets,
+    times,
+    verdict,
 )
+from experiments.reporting.best import BestScores
 from experiments.reporting.budget import BudgetUse
 from experiments.reporting.contests import Contest
+from experiments.reporting.edits import Edit
 from experiments.reporting.html import Section
 from experiments.reporting.learning import Check
 from experiments.reporting.load import load
@@ -39,8 +45,12 @@ class Report:
     Attributes:
         page: path of the HTML file.
         experiment: what it reports.
-        headline: its first sentence.
-        contests: one sentence a task.
+        headline: its first sentence, on best scores.
+        rates: the same on reward per second.
+        verdicts: one sentence a task on best scores.
+        contests: one sentence a task on reward per second.
+        best: the best scores of each task.
+        edits: task -> the edits that improved its best score most.
         sheets: its tables.
         files: everything written.
     """
@@ -48,7 +58,11 @@ class Report:
     page: Path
     experiment: Experiment
     headline: str
+    rates: str
+    verdicts: list[str]
     contests: list[str]
+    best: list[BestScores]
+    edits: dict[str, list[Edit]]
     sheets: list[Sheet]
     files: list[Path]
 
@@ -94,24 +108,46 @@ def build(
     used = _budgets(experiment, curve)
     found = contests.contests(experiment)
     checks = [c for task in experiment.tasks for c in learning.checks(experiment, task)]
-    tables = _sheets(experiment, used, found, checks)
+    bests = [
+        one
+        for task in experiment.tasks
+        if (one := best.best_scores(experiment, task)) is not None
+    ]
+    judged = verdict.verdicts(experiment, bests)
+    tables = {"best": [verdict.best_sheet(experiment, bests, judged)]} if bests else {}
+    tables |= _sheets(experiment, used, found, checks)
     progress("figures")
-    figures, written = draw.figures(experiment, used, checks, target)
+    figures, written = draw.figures(experiment, bests, used, checks, target)
     progress("scripts and page")
     units = [(one.kind, one.count) for one in found or checks]
     lines = html.Lines(
+        verdict.headline(judged, bests),
         headline.headline(experiment, found),
+        [one.sentence() for one in judged],
         [one.sentence() for one in found],
         intervals.interval_note(units),
         few=len(found) <= contests.SENTENCES,
+        edits={t.short: edits.best_edits(experiment, t) for t in experiment.tasks},
     )
     intro = facts.reward_in_words(experiment)
     sections = _sections(tables, figures, few=lines.few, intro=intro)
     written.append(files.write(page, html.render(experiment, sections, lines)))
     sheets = [sheet for group in tables.values() for sheet in group]
-    written += files.write_tables(target, experiment, lines.headline, sheets)
+    said = f"{lines.headline}\n\n{lines.rates}"
+    written += files.write_tables(target, experiment, said, sheets)
     written.append(files.write_curves(target, used.values()))
-    return Report(page, experiment, lines.headline, lines.contests, sheets, written)
+    return Report(
+        page,
+        experiment,
+        lines.headline,
+        lines.rates,
+        lines.verdicts,
+        lines.contests,
+        bests,
+        lines.edits,
+        sheets,
+        written,
+    )
 
 
 def _places(experiment: Experiment, out: Path | str | None) -> tuple[Path, Path]:
@@ -149,8 +185,7 @@ def _sheets(
 ) -> dict[str, list[Sheet]]:
     """The tables by their place in the page, in the order of tables.md."""
     arms = experiment.arms()
-    synthetic = bool(facts.synthetic_tasks(experiment))
-    paper = not synthetic
+    paper = not facts.synthetic_tasks(experiment)
     scores = [
         score_sheets.score_sheet(one, arms, paper=paper) for one in used.values() if one
     ]
@@ -158,13 +193,12 @@ def _sheets(
         scores.append(score_sheets.end_sheet(used["total"], arms, paper=paper))
     test: list[Sheet] = []
     if medals.any_scored(experiment):
-        test = [
-            score_sheets.test_sheet(experiment, paper=paper),
-            score_sheets.medal_sheet(experiment, synthetic=synthetic),
-        ]
+        test = [score_sheets.test_sheet(experiment, paper=paper)]
+        if facts.real_tasks(experiment):
+            test.append(score_sheets.medal_sheet(experiment))
     return {
         "contests": [contests.contest_sheet(found)] if found else [],
-        "arms": [run_sheets.arm_sheet(experiment)],
+        "arms": [run_sheets.arm_sheet(experiment), times.time_sheet(experiment)],
         "scores": scores,
         "learning": [run_sheets.learning_sheet(checks)],
         "test": test,
@@ -182,11 +216,16 @@ def _sections(
     """The page; with few tasks, sentences replace the table of contests."""
     return [
         Section(
+            "best", "Best score against time", figures=tuple(figures["best"]),
+            sheets=tuple(tables.get("best", ())),
+        ),
+        Section(
             "rates", "Reward per second", intro=intro, figures=tuple(figures["rates"]),
             sheets=(*(() if few else tables["contests"]), *tables["arms"]),
         ),
         Section(
-            "budget", "Score against time", figures=tuple(figures["budget"]),
+            "budget", "Mean score of the chains against time",
+            figures=tuple(figures["budget"]),
             sheets=tuple(tables["scores"]),
         ),
         Section(

@@ -7,7 +7,8 @@ import math
 from collections.abc import Sequence
 
 from experiments.config.arms import ARMS
-from experiments.reporting import intervals, numbers
+from experiments.reporting import gates, intervals, numbers
+from experiments.reporting.gates import Gate
 from experiments.reporting.intervals import Interval
 from experiments.reporting.runs import Experiment
 from experiments.reporting.sheet import (
@@ -38,6 +39,7 @@ class Contest:
         difference: first - second, with its interval.
         kind: what is resampled.
         count: how many of the arm that has fewer.
+        gate: why there is no verdict; None: there is one.
     """
 
     task: Task
@@ -47,6 +49,7 @@ class Contest:
     difference: Interval
     kind: str
     count: int
+    gate: Gate | None = None
 
     @property
     def measured(self) -> bool:
@@ -57,6 +60,11 @@ class Contest:
     def excludes_0(self) -> bool:
         """Whether the interval of the difference excludes 0."""
         return self.difference.low > 0 or self.difference.high < 0
+
+    @property
+    def settled(self) -> bool:
+        """Whether a verdict is given and that interval excludes 0."""
+        return self.gate is None and self.excludes_0
 
     @property
     def percent(self) -> float:
@@ -79,6 +87,12 @@ class Contest:
             return (
                 f"{name}: neither {self.first} nor {self.second} earned any reward: no "
                 "script beat the sample submission."
+            )
+        if self.gate is not None:
+            return (
+                f"{name}: {bounded(*a)} ({self.first}) and {bounded(*b)} "
+                f"({self.second}) reward per second; no verdict, because "
+                f"{self.gate.reason}."
             )
         more = ""
         if math.isfinite(self.percent):
@@ -144,11 +158,13 @@ def contests(experiment: Experiment) -> list[Contest]:
         if pair is None:
             continue
         kind = numbers.unit_kind(experiment, task)
-        a, b = (numbers.units(experiment.of(task, arm), kind) for arm in pair)
+        runs = [experiment.of(task, arm) for arm in pair]
+        a, b = (numbers.units(of_arm, kind) for of_arm in runs)
+        gate = gates.why_no_verdict(*runs)
         rates = numbers.rate_interval(a), numbers.rate_interval(b)
         difference = numbers.rate_difference(a, b)
         count = min(len(a.seconds), len(b.seconds))
-        out.append(Contest(task, *pair, rates, difference, kind, count))
+        out.append(Contest(task, *pair, rates, difference, kind, count, gate))
     return out
 
 
@@ -170,6 +186,7 @@ def _row(c: Contest) -> Row:
         "difference_high": c.difference.high,
         "excludes_0": c.excludes_0,
         "interval_over": c.kind,
+        "no_verdict": c.gate.kind if c.gate else "",
     }
 
 
@@ -192,6 +209,8 @@ def contest_sheet(found: Sequence[Contest]) -> Sheet:
         with_interval("difference", "difference", "difference_low", "difference_high"),
         Column("excludes 0", lambda r: "yes" if r["excludes_0"] else "no", left=True),
     ]
+    if any(c.gate for c in found):
+        columns.append(Column("no verdict", lambda r: r["no_verdict"], left=True))
     return Sheet(
         "contests",
         f"Reward per second: {names[0]} against {names[1]}",

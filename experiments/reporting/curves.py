@@ -1,9 +1,10 @@
 """Budget curves: the score of a chain as a function of the seconds it has used.
 
 Per chain, attempts in order: T_i is the running sum of seconds over all of them,
-failures included, at least a tenth of a second each. The chain's value is a
-right-continuous step function of time, the sample submission's score before its first
-valid attempt. A curve is the mean over chains on the union of their event times.
+failures included, at least a tenth of a second each (a repeat was not run and takes no
+execution seconds). The chain's value is a right-continuous step function of time, the
+sample submission's score before its first valid attempt. A curve is the mean over
+chains on the union of their event times.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ import numpy as np
 from experiments.records.ledger import read
 from experiments.records.recorded import ATTEMPTS, METRICS, by_step, spent_s
 from experiments.records.rewards import MIN_SECONDS
-from experiments.reporting.runs import Floats
+from experiments.reporting.runs import Floats, is_repeat
 from rpg_tasks.registry import Task
 from rpg_tasks.scores import oriented
 
@@ -119,11 +120,13 @@ def read_chains(
         for _, record in located:
             if record["delta_s"] is None:
                 continue
-            spent = spent_s(record)
+            repeat = is_repeat(record)
+            spent = 0.0 if repeat else spent_s(record)
             if clock == "total":
                 spent += record["generation_s"] + record["grading_s"]
                 spent += update.get(step, 0.0)
-            seconds.setdefault(record["chain"], []).append(max(spent, MIN_SECONDS))
+            least = 0.0 if repeat else MIN_SECONDS
+            seconds.setdefault(record["chain"], []).append(max(spent, least))
             scores.setdefault(record["chain"], []).append(record["score"])
     return [
         chain(seconds[i], scores[i], baseline=baseline, task=task, curve=curve)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.reporting import best_figure, style
 from experiments.reporting import figures as panels
-from experiments.reporting import style
+from experiments.reporting.best import BestScores
 from experiments.reporting.budget import BudgetUse
 from experiments.reporting.html import Figure
 from experiments.reporting.learning import Check
@@ -30,7 +31,7 @@ class _Folder:
         caption: str,
         *,
         foot: str = "",
-        size: tuple[float, float] = (5.2, 3.9),
+        size: tuple[float, float] = style.SIZE,
     ) -> Figure:
         """Draw panels, save them, and give the page its copy."""
         whole = style.draw(shown, foot=foot, size=size)
@@ -40,6 +41,7 @@ class _Folder:
 
 def figures(
     experiment: Experiment,
+    bests: Sequence[BestScores],
     used: dict[str, list[BudgetUse]],
     checks: Sequence[Check],
     folder: Path,
@@ -48,15 +50,17 @@ def figures(
 
     Args:
         experiment: what is reported.
+        bests: best scores of each task.
         used: clock -> curves of each task.
         checks: give the prices.
         folder: of the files.
 
     Returns:
-        Figures by section (``rates``, ``budget``, ``steps``), and the files.
+        Figures by section (``best``, ``rates``, ``budget``, ``steps``), and the files.
     """
     where = _Folder(folder)
     with style.styled():
+        first = [_best(where, bests)] if bests else []
         rates = where.draw(
             "rates",
             [panels.rates_panel(experiment)],
@@ -73,7 +77,24 @@ def figures(
             for task in experiment.tasks
             if panels.has_steps(experiment, task)
         ]
-    return {"rates": [rates], "budget": budgets, "steps": steps}, where.written
+    return {
+        "best": first,
+        "rates": [rates],
+        "budget": budgets,
+        "steps": steps,
+    }, where.written
+
+
+def _best(where: _Folder, bests: Sequence[BestScores]) -> Figure:
+    kinds = " and ".join(sorted({one.kind for one in bests}))
+    return where.draw(
+        "best",
+        [best_figure.best_panel(one) for one in bests],
+        "Best validation score so far against a run's wall time (without compilation), "
+        f"mean over runs; band: 95% interval over {kinds}. Dotted: a run of the arm "
+        "has ended and keeps its last score. Thin dotted line: the sample submission.",
+        size=best_figure.SIZE,
+    )
 
 
 def _budget(where: _Folder, clocks: Sequence[BudgetUse]) -> Figure:

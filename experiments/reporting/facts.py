@@ -7,8 +7,7 @@ import time
 from typing import Any
 
 from experiments.config.arms import Arm, in_words
-from experiments.reporting import numbers
-from experiments.reporting.runs import Experiment
+from experiments.reporting.runs import Experiment, rule_of
 from experiments.reporting.sheet import percent
 
 REWARDS = {
@@ -45,13 +44,29 @@ def words(value: Any) -> str:
     return str(value)
 
 
-def synthetic_tasks(experiment: Experiment) -> list[str]:
-    """Tasks whose data are synthetic, as far as the configurations say."""
+def _sources(experiment: Experiment) -> dict[str, Any]:
+    """Each task's source of data, as far as the configurations say."""
     found: dict[str, Any] = {}
     for config in _configs(experiment):
         tasks, sources = config.get("tasks", ()), config.get("sources", ())
         found |= dict(zip(map(str, tasks), sources, strict=False))
+    return found
+
+
+def synthetic_tasks(experiment: Experiment) -> list[str]:
+    """Tasks whose data are synthetic, as far as the configurations say."""
+    found = _sources(experiment)
     return [t.short for t in experiment.tasks if found.get(t.short) == "synthetic"]
+
+
+def real_tasks(experiment: Experiment) -> list[str]:
+    """Tasks whose data are known to be the real competition's."""
+    found = _sources(experiment)
+    return [
+        t.short
+        for t in experiment.tasks
+        if found.get(t.short) not in (None, "synthetic")
+    ]
 
 
 def trained_on_test(experiment: Experiment) -> bool:
@@ -73,7 +88,7 @@ def facts(experiment: Experiment) -> list[tuple[str, str]]:
     for one in reversed(_configs(experiment)):
         config |= {k: v for k, v in one.items() if v is not None}
     runs, protocol = experiment.runs, config.get("protocol")
-    rule = numbers.rule_of(runs[0])
+    rule = rule_of(runs[0].config)
     name = protocol.get("name", "?") if isinstance(protocol, dict) else protocol
     split = protocol.get("reward_split") if isinstance(protocol, dict) else None
     where = f" on the {split} split" if split else ""
@@ -103,7 +118,7 @@ def facts(experiment: Experiment) -> list[tuple[str, str]]:
 
 def reward_in_words(experiment: Experiment) -> str:
     """What is earned per second, for a reader who is new to it."""
-    reward = REWARDS[numbers.rule_of(experiment.runs[0]).kind]
+    reward = REWARDS[rule_of(experiment.runs[0].config).kind]
     return (
         "Reward per second: sum of rewards over sum of seconds, all attempts of an "
         f"arm. The reward of an attempt is {reward}. ρ̂ is a run's own estimate of its "
@@ -137,6 +152,8 @@ def _attempts(experiment: Experiment) -> str:
         f"{attempts:,} in {sum(run.steps for run in runs):,} steps of {len(runs)} "
         f"runs; {percent(valid / known if known else None)} valid"
     )
+    if repeats := sum(int(run.attempts.repeat.sum()) for run in runs):
+        text += f", {percent(repeats / attempts)} repeats that were not run again"
     if known < attempts:
         text += f", {attempts - known:,} lost by the machinery not counted"
     return text
@@ -197,9 +214,9 @@ def cautions(experiment: Experiment) -> list[str]:
     if trained_on_test(experiment):
         out.append(
             "The reward comes from the test answers themselves (reward_split=test, as "
-            "in the paper), so test scores and medals are not held-out results."
+            "in the paper), so test scores are not held-out results."
         )
-    if numbers.rule_of(experiment.runs[0]).kind == "raw":
+    if rule_of(experiment.runs[0].config).kind == "raw":
         out.append(
             "The reward is the raw metric. It has no natural zero, so a rate of it "
             "means little. Prices are never below 0: where rewards are negative "
@@ -211,11 +228,12 @@ def cautions(experiment: Experiment) -> list[str]:
         )
     if len({json.dumps(h.get("git")) for h in experiment.headers if h}) > 1:
         out.append("The runs are from different revisions of the code.")
-    attempts = sum(len(run.attempts) for run in experiment.runs)
-    contended = sum(run.attempts.contended for run in experiment.runs) / attempts
-    if contended > CONTENDED:
+    executed = sum(run.attempts.executed for run in experiment.runs)
+    contended = sum(run.attempts.contended for run in experiment.runs)
+    share = contended / executed if executed else 0.0
+    if share > CONTENDED:
         out.append(
-            f"{percent(contended)} of the scripts were slowed by other work on their "
+            f"{percent(share)} of the scripts were slowed by other work on their "
             "cores, so their seconds are too high."
         )
     if experiment.unfinished:

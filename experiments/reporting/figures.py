@@ -28,7 +28,10 @@ def score_label(task: Task, curve: str = "best") -> str:
 
 def small_print(curve: str) -> str:
     """What the dotted line is and how failures enter; below every budget curve."""
-    return f"Dotted line: the sample submission. Failures: {curves.FAILURES[curve]}."
+    return (
+        "Thick dots: chains have ended and keep their last value. Thin dotted line: "
+        f"the sample submission. Failures: {curves.FAILURES[curve]}."
+    )
 
 
 def _line(axis: "Axes", arm: str, line: Curve, *, step: bool = False) -> None:
@@ -76,7 +79,7 @@ def _cut_ruins(axis: "Axes", budget: BudgetUse, ends: Sequence[float]) -> None:
         xycoords="axes fraction",
         ha="right",
         va="bottom" if worse < 0 else "top",
-        fontsize=9,
+        fontsize=11,
     )
 
 
@@ -86,16 +89,21 @@ def budget_panel(budget: BudgetUse) -> Panel:
     def panel(axis: "Axes") -> None:
         ends = []
         for arm in budget.chains:
-            line = budgets.thin(budget.line(arm, budget.end))
-            _line(axis, arm, line, step=True)
+            line = budgets.thin(budget.line(arm, budget.longest))
+            own = line.time <= budget.ended(arm)
+            _line(axis, arm, Curve(*(part[own] for part in line)), step=True)
+            # What has ended keeps its last value to the end of the axis.
+            axis.plot(line.time[~own], line.mean[~own], color=look(arm).colour,
+                      linestyle=(0, (1, 2)), linewidth=2.0,
+                      drawstyle="steps-post")  # fmt: skip
             ends.append((arm, line.time[-1], line.mean[-1], look(arm).colour))
         axis.axhline(budget.baseline, color=INK, linewidth=0.8, linestyle=":")
-        axis.set_xlim(0, budget.end or 1.0)
+        axis.set_xlim(0, budget.longest or 1.0)
         _cut_ruins(axis, budget, [mean for _, _, mean, _ in ends])
         axis.set_ylabel(score_label(budget.task, budget.curve))
         axis.set_xlabel(f"{budget.clock} seconds per chain")
         axis.set_title(f"{budget.task.short}: {budget.clock} clock")
-        if budget.until < 0.98 * budget.end:
+        if budget.until < 0.98 * budget.longest:
             axis.axvline(budget.until, color=INK, linewidth=0.8, linestyle="--")
             # Above or below the curves, where there is more room.
             near = [y for arm in budget.chains for y in budget.at(arm, budget.until)]
@@ -106,7 +114,7 @@ def budget_panel(budget: BudgetUse) -> Panel:
                 xycoords=axis.get_xaxis_transform(),
                 xytext=(3, 0),
                 textcoords="offset points",
-                fontsize=9,
+                fontsize=11,
                 va="top" if top else "bottom",
             )
         name_lines(axis, ends)
@@ -248,7 +256,7 @@ def rates_panel(experiment: Experiment) -> Panel:
             once.keys(),
             loc="lower center",
             bbox_to_anchor=(0.5, 1.0),
-            ncols=min(len(once), 3),
+            ncols=min(len(once), 2),
             frameon=False,
         )
         for text in legend.get_texts():
@@ -260,7 +268,7 @@ def rates_panel(experiment: Experiment) -> Panel:
 def rates_size(experiment: Experiment) -> tuple[float, float]:
     """Inches for ``rates_panel``."""
     rows = len(experiment.tasks) * (0.25 + 0.16 * len(experiment.arms()))
-    return (5.6, 1.5 + rows)
+    return (4.0, 1.6 + rows)
 
 
 def has_steps(experiment: Experiment, task: Task) -> bool:

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from experiments.reporting import numbers
+from experiments.reporting import gates, numbers
 from experiments.reporting.contests import Contest, hint
 from experiments.reporting.runs import Experiment
 from experiments.reporting.sheet import number, percent_change
@@ -48,6 +48,11 @@ def _over_tasks(found: Sequence[Contest]) -> str:
     found = [c for c in found if c.measured]
     if not found:
         return f"{first} and {second}: no task has measured attempts of both."
+    gated = [c for c in found if c.gate is not None]
+    why = gates.by_kind([(c.gate, c.task.short) for c in gated if c.gate])
+    if len(gated) == len(found):
+        return f"Reward per second of {first} and {second}: no verdict ({why})."
+    found = [c for c in found if c.gate is None]
     ahead = sum(c.rates[0].value > c.rates[1].value for c in found)
     clear = [c for c in found if c.excludes_0]
     won = sum(c.difference.low > 0 for c in clear)
@@ -65,6 +70,8 @@ def _over_tasks(found: Sequence[Contest]) -> str:
             "The 95% interval of the difference includes 0 in all of them, so these "
             "runs do not show which arm is better."
         )
+    if why:
+        text += f" No verdict: {why}."
     if missing:
         text += f" No measured attempts of both: {', '.join(missing)}."
     return text
@@ -73,7 +80,7 @@ def _over_tasks(found: Sequence[Contest]) -> str:
 def _others(experiment: Experiment, found: Sequence[Contest]) -> list[str]:
     """Arms beside the two with the highest rate, if there are any."""
     best: dict[str, list[str]] = {}
-    for contest in found:
+    for contest in (c for c in found if c.gate is None):
         rates = {
             arm: numbers.rate_interval(
                 numbers.units(experiment.of(contest.task, arm), "seeds")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.reporting import facts, lineage, texts
+from experiments.reporting.edits import Edit
 from experiments.reporting.runs import Experiment
 from experiments.reporting.sheet import Sheet, arrow, number, spread
 from experiments.reporting.style import LOOKS, OTHER
@@ -55,16 +56,22 @@ class Lines:
     """The page's sentences.
 
     Attributes:
-        headline: the first one or two.
-        contests: one a task.
+        headline: the first one, on best scores.
+        rates: the same on reward per second.
+        verdicts: one a task on best scores.
+        contests: one a task on reward per second.
         interval_note: what the intervals can and cannot say.
         few: whether the sentences on tasks are shown.
+        edits: task -> the edits that improved its best score most.
     """
 
     headline: str
+    rates: str
+    verdicts: list[str]
     contests: list[str]
     interval_note: str
     few: bool
+    edits: dict[str, list[Edit]]
 
 
 def render(experiment: Experiment, sections: list[Section], lines: Lines) -> str:
@@ -92,7 +99,13 @@ def render(experiment: Experiment, sections: list[Section], lines: Lines) -> str
         attempts=attempts,
         looks=LOOKS,
         headline=lines.headline,
+        rates=lines.rates,
+        verdicts=lines.verdicts,
         contests=lines.contests,
         interval_note=lines.interval_note,
         few=lines.few,
+        edits={
+            task: [(edit, texts.highlighted(edit.diff, "diff")) for edit in found]
+            for task, found in lines.edits.items()
+        },
     )

@@ -210,7 +210,9 @@ def _script(run: RunRecords, pick: Pick, tests: dict[str, dict[str, Any]]) -> Sc
     )
 
 
-def _best_seed(runs: list[RunRecords]) -> RunRecords:
+def best_seed(runs: list[RunRecords]) -> RunRecords:
+    """The run with the best score; the first of equals."""
+
     def score(run: RunRecords) -> float:
         row = best_row(run)
         if row is None:
@@ -227,7 +229,7 @@ def stories(experiment: Experiment) -> tuple[list[tuple[Task, list[Story]]], int
     for task in experiment.tasks:
         for arm in experiment.arms(task):
             runs = experiment.of(task, arm)
-            main = _best_seed(runs)
+            main = best_seed(runs)
             for run in runs:
                 found, between = picks(run, main=run is main)
                 skipped[id(run)] = between

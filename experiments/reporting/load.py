@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from experiments.config.arms import ARMS
 from experiments.config.errors import LedgerError
 from experiments.records.final import final_records
 from experiments.records.ledger import Record, read
+from experiments.records.phases import PHASES
 from experiments.records.recorded import ATTEMPTS, METRICS, by_step
 from experiments.reporting.alike import check_alike
 from experiments.reporting.runs import (
@@ -28,6 +29,8 @@ from experiments.reporting.runs import (
     Floats,
     ReportError,
     RunRecords,
+    is_repeat,
+    rule_of,
 )
 from experiments.reporting.unfinished import absent, failed, progress, stopped
 from rpg_tasks.registry import TaskError, get_task, load_tasks
@@ -38,7 +41,7 @@ _NEEDED = ("run_id", "step", "chain", "status")
 #: Outputs stay in the file: a report shows few of them.
 _KEPT = (
     *_NEEDED, "parent", "reason", "script_sha256", "score", "value", "reward",
-    "delta_s", "execution_s", "generation_s",
+    "delta_s", "execution_s", "generation_s", "repeat_of",
 )  # fmt: skip
 _METRICS = ("step", "rho", "rho_next", "on_policy_rate", "best_score", "finished_at")
 
@@ -61,19 +64,49 @@ def _floats(rows: Sequence[Record], name: str) -> Floats:
     return np.array([math.nan if v is None else v for v in values], np.float64)
 
 
-def read_attempts(path: Path, steps: int) -> Attempts:
+def _without_run(record: Record, *, clock: str) -> Record:
+    """A repeat as it counts: no script was run, so only its answer took time."""
+    if not is_repeat(record):
+        return record
+    seconds = record.get("delta_s")
+    if seconds is not None:
+        answer = record.get("generation_s") or 0.0
+        seconds = min(seconds, 0.0 if clock == "execution" else answer)
+    return record | {"execution_s": 0.0, "delta_s": seconds}
+
+
+class _Totals:
+    """Sums over attempts of which no column is kept."""
+
+    def __init__(self) -> None:
+        self.levels: set[str] = set()
+        self.executed = self.contended = 0
+        self.spent_s = self.disturbed_s = 0.0
+
+    def take(self, record: Record) -> None:
+        if level := record.get("isolation"):
+            self.levels.add(level)
+        if is_repeat(record) or not record.get("script_sha256"):
+            return
+        self.executed += 1
+        self.contended += bool(record.get("contended"))
+        self.spent_s += (record.get("execution_s") or 0.0) + record.get("rerun_s", 0.0)
+        self.disturbed_s += record.get("disturbed_s") or 0.0
+
+
+def read_attempts(path: Path, steps: int, *, clock: str = "attempt") -> Attempts:
     """The columns of an attempts.jsonl; a retry takes the place of what it retries.
 
     Args:
         path: of the file.
         steps: number of committed steps.
+        clock: of the reward rule; says what a repeat costs.
 
     Raises:
         LedgerError: a line is broken; a torn last line is left out.
     """
     rows: list[Record] = []
-    levels: set[str] = set()
-    contended = left_out = 0
+    totals, left_out = _Totals(), 0
     for step, located in by_step(path):
         if step >= steps:
             left_out += len(located)
@@ -84,10 +117,9 @@ def read_attempts(path: Path, steps: int) -> Attempts:
                     raise LedgerError(
                         f"{path} is damaged at byte {offset}: a record without {name}"
                     )
+            totals.take(record)
+            record = _without_run(record, clock=clock)
             rows.append({name: record.get(name) for name in _KEPT} | {"at": offset})
-            if level := record.get("isolation"):
-                levels.add(level)
-            contended += bool(record.get("contended"))
     rows.sort(key=lambda row: (row["step"], row["chain"]))
     return Attempts(
         run_id=[row["run_id"] for row in rows],
@@ -104,19 +136,34 @@ def read_attempts(path: Path, steps: int) -> Attempts:
         delta_s=_floats(rows, "delta_s"),
         execution_s=_floats(rows, "execution_s"),
         generation_s=_floats(rows, "generation_s"),
-        isolation=frozenset(levels),
-        contended=contended,
+        repeat=np.array([is_repeat(row) for row in rows], np.bool_),
+        isolation=frozenset(totals.levels),
+        executed=totals.executed,
+        contended=totals.contended,
+        spent_s=totals.spent_s,
+        disturbed_s=totals.disturbed_s,
         left_out=left_out,
     )
 
 
-def _read_metrics(path: Path) -> tuple[int, dict[str, Floats], dict[str, float]]:
-    """Number of steps, columns, and what the last step says was used."""
+class _Metrics(NamedTuple):
+    """metrics.jsonl: steps, updates skipped, columns, what the last step had used."""
+
+    steps: int
+    skipped: int
+    columns: dict[str, Floats]
+    used: dict[str, float]
+
+
+def _read_metrics(path: Path) -> _Metrics:
     rows = [record for _, record in read(path)] if path.exists() else []
     columns = {name: _floats(rows, name) for name in _METRICS}
     used = [row.get("used", {}) for row in rows]
     columns["total_s"] = _floats(used, "total")
-    return len(rows), columns, used[-1] if used else {}
+    for phase in PHASES:
+        columns[f"{phase}_s"] = _floats([row.get("seconds", {}) for row in rows], phase)
+    skipped = sum(bool((row.get("learn") or {}).get("skipped")) for row in rows)
+    return _Metrics(len(rows), skipped, columns, used[-1] if used else {})
 
 
 def read_run(folder: Path, root: Path, header: dict[str, Any]) -> RunRecords | None:
@@ -133,9 +180,11 @@ def read_run(folder: Path, root: Path, header: dict[str, Any]) -> RunRecords | N
     """
     config = _config(folder)["config"]
     # Metrics first: a run that goes on meanwhile has then more attempts, not fewer.
-    steps, metrics, used = _read_metrics(folder / METRICS)
-    path = folder / ATTEMPTS
-    attempts = read_attempts(path, steps) if path.exists() else None
+    metrics = _read_metrics(folder / METRICS)
+    path, clock = folder / ATTEMPTS, rule_of(config).clock
+    attempts = None
+    if path.exists():
+        attempts = read_attempts(path, metrics.steps, clock=clock)
     if attempts is None or not len(attempts):
         return None
     try:
@@ -156,10 +205,11 @@ def read_run(folder: Path, root: Path, header: dict[str, Any]) -> RunRecords | N
         seed=seed,
         config=config,
         attempts=attempts,
-        steps=steps,
-        metrics=metrics,
+        steps=metrics.steps,
+        skipped=metrics.skipped,
+        metrics=metrics.columns,
         final=final_records(folder),
-        progress=progress(budget, used),
+        progress=progress(budget, metrics.used),
     )
 
 

@@ -6,18 +6,23 @@ standard error between seeds. Attempts that the machinery lost count nowhere.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from experiments.config.reward_rule import RewardRule
 from experiments.records.rewards import charged_seconds
 from experiments.reporting import intervals, tables
 from experiments.reporting.intervals import Interval
-from experiments.reporting.runs import STATUSES, Bools, Experiment, Floats, RunRecords
+from experiments.reporting.runs import (
+    STATUSES,
+    Bools,
+    Experiment,
+    Floats,
+    RunRecords,
+    rule_of,
+)
 from rpg_jax.rewards import relative_reward
 from rpg_tasks.registry import Task
 from rpg_tasks.scores import oriented
@@ -58,21 +63,22 @@ def reward_rate(reward: Floats, seconds: Floats, axis: int = -1) -> Floats:
 
 def _rate(run: RunRecords, rows: Bools) -> float:
     at = run.attempts
-    return float(reward_rate(at.value[rows], at.delta_s[rows]))
+    return float(reward_rate(at.earned[rows], at.delta_s[rows]))
 
 
 def statistics(run: RunRecords) -> dict[str, float]:
     """The numbers of one run.
 
     Returns:
-        ``attempts``, the share of each status, ``valid_share`` (of attempts that the
-        machinery did not lose), ``score_valid`` (mean score given valid),
+        ``attempts``, the share of each status and of ``repeats``, ``valid_share`` (of
+        attempts that the machinery did not lose), ``score_valid`` (mean given valid),
         ``best_score``, ``seconds_mean``, ``seconds_median`` and ``seconds_p95`` on the
         rule's clock, ``execution_mean``, ``generation_mean``, ``rate`` (sum of rewards
         without penalty or bonus over sum of seconds) and ``rate_last_third``.
     """
     at, known, valid = run.attempts, run.attempts.known, run.attempts.valid
     out = {"attempts": float(len(at)), "steps": float(run.steps)}
+    out["share_repeats"] = float(at.repeat.mean())
     for status in STATUSES:
         out[f"share_{status}"] = at.status.count(status) / len(at)
     scores = at.score[valid]
@@ -80,18 +86,21 @@ def statistics(run: RunRecords) -> dict[str, float]:
     if len(scores):
         pick = np.argmax([oriented(run.task, s) for s in scores.tolist()])
         best = float(scores[pick])
-    seconds = at.delta_s[known]
+    run_rows = at.run  # a repeat's seconds are no script's
+    seconds = at.delta_s[run_rows]
     some = len(seconds) > 0
     last = thirds(run.steps)
     return out | {
-        "valid_share": float(valid[known].mean()) if some else math.nan,
+        "valid_share": float(valid[known].mean()) if known.any() else math.nan,
         "score_valid": float(scores.mean()) if len(scores) else math.nan,
         "best_score": best,
         "seconds_mean": float(seconds.mean()) if some else math.nan,
         "seconds_median": float(np.median(seconds)) if some else math.nan,
         "seconds_p95": float(np.percentile(seconds, 95)) if some else math.nan,
-        "execution_mean": float(at.execution_s[known].mean()) if some else math.nan,
-        "generation_mean": float(at.generation_s[known].mean()) if some else math.nan,
+        "execution_mean": float(at.execution_s[run_rows].mean()) if some else math.nan,
+        "generation_mean": float(at.generation_s[known].mean())
+        if known.any()
+        else math.nan,
         "rate": _rate(run, known),
         "rate_last_third": _rate(run, in_steps(run, last[1])) if last else math.nan,
     }
@@ -128,7 +137,7 @@ def units(runs: Sequence[RunRecords], kind: str) -> Units:
         groups = at.chain if kind == "chains" else np.zeros(len(at), np.int64)
         for group in np.unique(groups[known]):
             rows = known & (groups == group)
-            reward.append(at.value[rows].sum())
+            reward.append(at.earned[rows].sum())
             seconds.append(at.delta_s[rows].sum())
     return Units(np.array(reward), np.array(seconds), kind)
 
@@ -162,26 +171,19 @@ def _bootstrap(
     return intervals.bootstrap(indices, statistic)
 
 
-def rule_of(run: RunRecords) -> RewardRule:
-    """The protocol's reward rule as its config.json has it."""
-    rule = run.config.get("protocol", {})
-    rule = rule.get("rule", {}) if isinstance(rule, dict) else {}
-    known = {field.name for field in dataclasses.fields(RewardRule)}
-    return RewardRule(**{k: v for k, v in rule.items() if k in known})
-
-
 def relative_rewards(run: RunRecords, price: float) -> Floats:
     """reward - price * charged seconds, shape [attempts]; NaN for lost attempts.
 
     Failures are charged by the protocol's rule, whatever the arm's own charge, so that
     arms can be compared.
     """
-    at, rule = run.attempts, rule_of(run)
+    at, rule = run.attempts, rule_of(run.config)
     limit = float(run.config.get("limit_s") or 0.0)
     out = np.full(len(at), math.nan)
     valid, known = at.valid, at.known
     for step in np.unique(at.step):
         rows = known & (at.step == step)
         charged = charged_seconds(rule, at.delta_s[rows], valid[rows], limit)
-        out[rows] = relative_reward(at.reward[rows], charged, price)
+        reward = np.where(at.repeat[rows], 0.0, at.reward[rows])
+        out[rows] = relative_reward(reward, charged, price)
     return out

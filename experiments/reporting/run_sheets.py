@@ -70,6 +70,14 @@ def arm_sheet(experiment: Experiment) -> Sheet:
         Column("seeds", lambda r: str(r["seeds"])),
         Column("run seconds", lambda r: number(r["used_s"])),
     ]
+    repeats = ""
+    if any(row["share_repeats"] for row in rows):
+        columns.append(Column("repeats", lambda r: percent(r["share_repeats"])))
+        repeats = (
+            " Repeats: share of the attempts whose program the run had run before; "
+            "they were not run again, so they take no execution seconds and add no "
+            "reward to reward/s."
+        )
     lost = ""
     if any(row["share_infrastructure"] for row in rows):
         columns.append(Column("lost", lambda r: percent(r["share_infrastructure"])))
@@ -89,7 +97,7 @@ def arm_sheet(experiment: Experiment) -> Sheet:
             "Arrows: whether a higher (↑) or a lower (↓) score is better. Valid: share "
             "of the attempts that got a score. Seconds are those of an attempt on the "
             "protocol's clock. Run seconds: wall time of a run, mean over seeds."
-            f"{lost}",
+            f"{repeats}{lost}",
         ),
     )
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from experiments.config.reward_rule import RewardRule
 from rpg_tasks.registry import Task
 
 Floats = npt.NDArray[np.float64]
@@ -17,6 +19,19 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 STATUSES = ("valid", "invalid", "failed", "no_script", "infrastructure")
+
+
+def is_repeat(record: Mapping[str, Any]) -> bool:
+    """Whether an attempt's program had been run before; old records never say so."""
+    return record.get("repeat_of") is not None
+
+
+def rule_of(config: Mapping[str, Any]) -> RewardRule:
+    """The protocol's reward rule as a run's config.json has it."""
+    rule = config.get("protocol", {})
+    rule = rule.get("rule", {}) if isinstance(rule, dict) else {}
+    known = {field.name for field in dataclasses.fields(RewardRule)}
+    return RewardRule(**{k: v for k, v in rule.items() if k in known})
 
 
 class ReportError(ValueError):
@@ -42,8 +57,13 @@ class Attempts:
         delta_s: seconds on the rule's clock.
         execution_s: seconds of the script.
         generation_s: seconds of the answer.
+        repeat: whether the program had been run before in the run: it was not run
+            again, takes no execution seconds and earns nothing.
         isolation: levels of the sandbox.
-        contended: attempts whose core did other work too.
+        executed: attempts whose script was run.
+        contended: those whose core did other work too.
+        spent_s: execution seconds of all attempts, disturbed runs included.
+        disturbed_s: those of them in which other work disturbed a script.
         left_out: attempts of a step that was not finished.
     """
 
@@ -61,8 +81,12 @@ class Attempts:
     delta_s: Floats
     execution_s: Floats
     generation_s: Floats
+    repeat: Bools
     isolation: frozenset[str]
+    executed: int
     contended: int
+    spent_s: float
+    disturbed_s: float
     left_out: int
 
     def __len__(self) -> int:
@@ -77,6 +101,16 @@ class Attempts:
     def valid(self) -> Bools:
         """Attempts with a score."""
         return np.array([s == "valid" for s in self.status], np.bool_)
+
+    @property
+    def run(self) -> Bools:
+        """Attempts that the machinery did not lose and that are no repeats."""
+        return self.known & ~self.repeat
+
+    @property
+    def earned(self) -> Floats:
+        """What counts in reward/s: ``value``, and nothing for a repeat."""
+        return np.where(self.repeat, 0.0, self.value)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +127,7 @@ class RunRecords:
         attempts: of the committed steps. A step that was stopped has only its fast
             scripts on record: counting them would favour speed.
         steps: committed steps.
+        skipped: those whose update was skipped.
         metrics: columns of metrics.jsonl, shape [steps]; NaN where there is none.
         final: records of the private test.
         progress: share of the budget used, None where no budget is on record.
@@ -106,6 +141,7 @@ class RunRecords:
     config: dict[str, Any]
     attempts: Attempts
     steps: int
+    skipped: int
     metrics: dict[str, Floats]
     final: list[dict[str, Any]]
     progress: float | None

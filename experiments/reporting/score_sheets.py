@@ -23,10 +23,6 @@ from experiments.reporting.sheet import (
 from rpg_tasks.registry import Task
 
 VANILLA = "vanilla"
-UNREAL = (
-    "Medals and medians are those of the real competitions. These scores come from "
-    "synthetic data: reaching a threshold here means nothing."
-)
 #: What a table of scores shows, by the curve that it is read from.
 SCORES = {"best": "Best score", "last": "Last score", "mean": "Mean score"}
 SIGN = (
@@ -173,6 +169,13 @@ def test_sheet(experiment: Experiment, *, paper: bool) -> Sheet:
         (task, {arm: medals.test_score(experiment.of(task, arm)) for arm in arms})
         for task in experiment.tasks
     ]
+    counts = [
+        medals.count(task, experiment.of(task, arm))
+        for task in experiment.tasks
+        for arm in experiment.arms(task)
+    ]
+    scored = sum(count["scored"] for count in counts)
+    scripts = sum(count["scripts"] for count in counts)
     title = "Private test: scores of the best scripts"
     if facts.trained_on_test(experiment):
         title = "Test answers, also used as the reward: scores of the best scripts"
@@ -182,8 +185,8 @@ def test_sheet(experiment: Experiment, *, paper: bool) -> Sheet:
         _score_rows(scores, arms),
         arms,
         paper=paper,
-        note="Mean over the scripts that got a score, ± standard error between seeds; "
-        "the table of medals counts the others.",
+        note="Mean over the scripts that got a score, ± standard error between seeds: "
+        f"{scored:,} of {scripts:,} scripts.",
         about=(f"{SIGN}.",),
     )
 
@@ -192,10 +195,11 @@ def _count(name: str) -> Column:
     return Column(name.replace("_", " "), lambda r: f"{r[name]:,}")
 
 
-def medal_sheet(experiment: Experiment, *, synthetic: bool) -> Sheet:
-    """How many scripts reached which threshold."""
+def medal_sheet(experiment: Experiment) -> Sheet:
+    """How many scripts reached which threshold, of tasks with real data alone."""
     rows: list[Row] = []
-    for task in experiment.tasks:
+    real = facts.real_tasks(experiment)
+    for task in (task for task in experiment.tasks if task.short in real):
         limits = {
             f"{name}_threshold": getattr(task.medals, name, math.nan)
             for name in (*medals.MEDALS, "median")
@@ -211,8 +215,6 @@ def medal_sheet(experiment: Experiment, *, synthetic: bool) -> Sheet:
         "Private test: medals",
         (*columns, *map(_count, names)),
         rows,
-        note=UNREAL
-        if synthetic
-        else "Scripts that reached the real leaderboard's thresholds; a gold medal is "
+        note="Scripts that reached the real leaderboard's thresholds; a gold medal is "
         "not counted as silver.",
     )

@@ -6,6 +6,7 @@ and names at the lines' ends tell arms apart without any colour.
 
 import io
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -28,23 +29,26 @@ class Look(NamedTuple):
 LOOKS = {
     "rpg": Look("#0072b2", "-", "o"),
     "vanilla": Look("#d55e00", (0, (5, 1.6)), "s"),
-    "search-only": Look("#6e6e6e", (0, (1, 1.2)), "^"),
+    "search-only": Look("#6e6e6e", (0, (8, 1, 1, 1)), "^"),
     "fixed-price": Look("#009e73", (0, (6, 1.5, 1, 1.5)), "D"),
     "ratio": Look("#cc79a7", (0, (3, 1, 1, 1, 1, 1)), "v"),
     "on-policy-rate": Look("#e69f00", (0, (8, 2)), "P"),
     "duration-weighted": Look("#56b4e9", (0, (2, 1)), "X"),
 }
 OTHER = Look("#8c6d31", (0, (4, 1, 1, 1)), "*")
+#: Inches of a panel: narrow, so that letters are large enough on a phone.
+SIZE = (3.9, 3.2)
+TITLE = 32  # letters on a line of a panel's title
 #: Colours of text, grid and background; a page replaces them by its own.
 INK, GRID, PAPER = "#1b1b1f", "#c9c9cf", "#fefefe"
 
 _RC: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 11,
+    "font.size": 12,
     "axes.titlesize": 12,
     "axes.titley": 1.0,  # no search for a free place at each drawing
-    "axes.labelsize": 11,
+    "axes.labelsize": 12,
     "text.color": INK,
     "axes.labelcolor": INK,
     "axes.edgecolor": INK,
@@ -78,10 +82,10 @@ Panel = Callable[["Axes"], None]
 def draw(
     panels: Sequence[Panel],
     *,
-    size: tuple[float, float] = (5.2, 3.9),
+    size: tuple[float, float] = SIZE,
     foot: str = "",
 ) -> "Figure":
-    """A figure of panels side by side, in two rows from four on.
+    """A figure of panels side by side, in rows of two or three from four on.
 
     Args:
         panels: each draws on one axis.
@@ -91,17 +95,20 @@ def draw(
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    rows = 1 if len(panels) < 4 else 2
+    rows = 1 if len(panels) < 4 else max(-(-len(panels) // 3), 2)
     columns = -(-len(panels) // rows)
     figure = Figure(figsize=(size[0] * columns, size[1] * rows))
     figure.patch.set_facecolor(PAPER)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axis, panel in zip(axes, panels, strict=True):
+    for axis in axes[len(panels) :]:
+        axis.remove()
+    for axis, panel in zip(axes, panels, strict=False):
         axis.set_facecolor("none")
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(True, axis="y", linewidth=0.6, alpha=0.7)
         axis.set_axisbelow(True)
         panel(axis)
+        axis.set_title(textwrap.fill(axis.get_title(), TITLE))
     if foot:
         figure.supxlabel(foot, fontsize=9)
     # Laid out here, once: a figure that has a layout engine, even the empty one, is

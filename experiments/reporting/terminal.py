@@ -7,9 +7,14 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 
 from experiments.reporting import facts
+from experiments.reporting import plot as plotting
 from experiments.reporting.build import Report
+from experiments.reporting.edits import Edit
+from experiments.reporting.sheet import number
 
 WIDTH = 160
+#: Lines of an edit on the terminal.
+CHANGED = 8
 
 
 def _console(*, stderr: bool = False) -> Console:
@@ -29,10 +34,43 @@ def working() -> Iterator[Callable[[str], None]]:
         yield lambda what: status.update(what)
 
 
-def show(report: Report) -> None:
-    """Headline, cautions, tables, and where the files are."""
+def plotted(wanted: bool | None) -> bool:
+    """Whether curves are printed: as asked for, else on a terminal alone."""
+    return sys.stdout.isatty() if wanted is None else wanted
+
+
+def story(report: Report, console: Console, *, plot: bool | None = None) -> None:
+    """The curve of each task, and the edits that improved it most, in short."""
+    if not plotted(plot):
+        return
+    encoding = (getattr(console.file, "encoding", None) or "utf-8").lower()
+    for best in report.best:
+        text = plotting.text(
+            best, width=console.width, unicode=encoding.startswith("utf")
+        )
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+    for edits in report.edits.values():
+        for edit in edits:
+            for line in _edit_lines(edit):
+                console.print(line, markup=False, highlight=False, no_wrap=True,
+                              overflow="ellipsis")  # fmt: skip
+
+
+def _edit_lines(edit: Edit) -> list[str]:
+    scores = f"{number(edit.before, 4)} -> {number(edit.after, 4)}"
+    seconds = f"{number(edit.seconds_before)} -> {number(edit.seconds_after)} s"
+    head = f"edit    {edit.run}: {scores}, {seconds}"
+    rest = len(edit.changed) - CHANGED
+    more = [f"        ({rest} more lines)"] if rest > 0 else []
+    return [head, *(f"        {line}" for line in edit.changed[:CHANGED]), *more]
+
+
+def show(report: Report, *, plot: bool | None = None) -> None:
+    """Headline, curves, cautions, tables, and where the files are."""
     console = _console()
     console.print(report.headline, markup=False, highlight=False, style="bold")
+    story(report, console, plot=plot)
+    console.print(report.rates, markup=False, highlight=False)
     for line in facts.cautions(report.experiment):
         console.print(line, markup=False, highlight=False)
     for line in report.experiment.unfinished[:10]:

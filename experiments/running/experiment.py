@@ -59,6 +59,7 @@ class Experiment:
         screen: what the user sees.
         resume: go on with ``places.out``.
         replay: folder of an experiment to reproduce.
+        loading_s: seconds that model and data took to load.
     """
 
     settings: Settings
@@ -68,3 +69,4 @@ class Experiment:
     screen: Screen = dataclasses.field(default_factory=Screen)
     resume: bool = False
     replay: Path | None = None
+    loading_s: float = 0.0

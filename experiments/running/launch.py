@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from experiments.config import plain
 from experiments.config.errors import Stopped, UsageError
 from experiments.config.settings import Settings, read_settings
 from experiments.console.screen import Screen
 from experiments.console.stop import catch_terminate
 from experiments.records import rundir
+from experiments.records.overheads import keep_overheads
 from experiments.records.results import Row, write_rows
 from experiments.running import sweep
 from experiments.running.experiment import Experiment
@@ -20,6 +23,8 @@ from experiments.running.places import Places
 
 #: Builds a report of run folders; has ``headline``, ``files`` and ``page``.
 Report = Callable[..., Any]
+#: Shows a report's curves on a console.
+Show = Callable[[Any, Console], None]
 
 _ANEW = "a replay starts from the beginning: choose another --out"
 
@@ -34,12 +39,15 @@ def resume_command(settings: Settings, places: Places) -> str:
     return shlex.join(words)
 
 
-def launch(experiment: Experiment, *, report: Report | None = None) -> int:
+def launch(
+    experiment: Experiment, *, report: Report | None = None, show: Show | None = None
+) -> int:
     """Run an experiment; its exit code.
 
     Args:
         experiment: what is run, where and with what.
         report: builds the HTML report at the end; None builds none.
+        show: prints its curves; None prints none.
 
     Raises:
         UsageError: the folder holds another experiment, another process is at work in
@@ -57,11 +65,12 @@ def launch(experiment: Experiment, *, report: Report | None = None) -> int:
     with rundir.sole_writer(out), catch_terminate() as signals:
         try:
             failed = sweep.run_tasks(experiment)
-            return _sum_up(experiment, failed, report)
+            return _sum_up(experiment, failed, report, show)
         except (KeyboardInterrupt, Stopped) as error:
             screen.end()
             rows, _ = sweep.rows_of(settings, out)
             _write(rows, out, screen)
+            _overheads(experiment)
             screen.say(str(error) or "stopped")
             if replay is None:
                 again = resume_command(settings, experiment.places)
@@ -84,7 +93,24 @@ def _has_grown(settings: Settings, folder: Path) -> bool:
         return False
 
 
-def _sum_up(experiment: Experiment, failed: list[str], report: Report | None) -> int:
+def _overheads(experiment: Experiment) -> tuple[float, float]:
+    """Keep this process's seconds of loading and compiling; both."""
+    compiled_s = getattr(experiment.parts.clock, "compiled_s", 0.0)
+    if experiment.replay is None:
+        keep_overheads(
+            experiment.places.out,
+            loading_s=experiment.loading_s,
+            compiled_s=compiled_s,
+        )
+    return experiment.loading_s, compiled_s
+
+
+def _sum_up(
+    experiment: Experiment,
+    failed: list[str],
+    report: Report | None,
+    show: Show | None,
+) -> int:
     """Write and show the results; the exit code."""
     out, screen, replay = experiment.places.out, experiment.screen, experiment.replay
     rows, damaged = sweep.rows_of(experiment.settings, out)
@@ -93,8 +119,8 @@ def _sum_up(experiment: Experiment, failed: list[str], report: Report | None) ->
         if place.relative_to(out).parts[0] not in failed:
             screen.fail(reason)
     written = _write(rows, out, screen)
-    compiled_s = getattr(experiment.parts.clock, "compiled_s", 0.0)
-    screen.results(rows, compiled_s=compiled_s)
+    loading_s, compiled_s = _overheads(experiment)
+    screen.results(rows, loading_s=loading_s, compiled_s=compiled_s)
     if replay is not None and not failed and not damaged:
         steps = [row["steps"] for row in rows if row["steps"]]
         screen.say(
@@ -102,7 +128,7 @@ def _sum_up(experiment: Experiment, failed: list[str], report: Report | None) ->
             f"they are on record in {replay}"
         )
     if report is not None and any(row["steps"] for row in rows):
-        _report(report, out, screen)
+        _report(report, show, out, screen)
     _where(experiment, failed)
     return 1 if failed or damaged or not written else 0
 
@@ -125,7 +151,7 @@ def _write(rows: list[Row], folder: Path, screen: Screen) -> bool:
     return True
 
 
-def _report(build: Report, folder: Path, screen: Screen) -> None:
+def _report(build: Report, show: Show | None, folder: Path, screen: Screen) -> None:
     """Build the report; a failure there costs no result."""
     try:
         report = build([folder], leave_out_damaged=True)
@@ -136,7 +162,10 @@ def _report(build: Report, folder: Path, screen: Screen) -> None:
         )
     else:
         screen.say(f"result  {report.headline}")
-        rates = [f for f in report.files if f.name == "rates.png"]
+        if show is not None:
+            show(report, screen.console)
+        screen.say(f"        {report.rates}")
+        rates = [f for f in report.files if f.name in ("best.png", "rates.png")]
         for file in rates:
             screen.say(f"figure  {file}")
         screen.say(f"report  {report.page} (open it in a browser)")

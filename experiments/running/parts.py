@@ -6,6 +6,7 @@ anything slow starts.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import cast
 
@@ -58,6 +59,7 @@ def open_experiment(
     Raises:
         UsageError: data, model or sandbox are not what the settings need.
     """
+    begin = time.monotonic()
     screen = Screen()
     if replay is not None:
         check_replay(settings, replay)
@@ -79,7 +81,8 @@ def open_experiment(
         "sandbox": None if engine is None else engine.level.name,
     }
     parts = _parts(settings, places, model, engine)
-    return Experiment(settings, places, parts, identity, screen, resume, replay)
+    return Experiment(settings, places, parts, identity, screen, resume, replay,
+                      loading_s=time.monotonic() - begin)  # fmt: skip
 
 
 def _parts(

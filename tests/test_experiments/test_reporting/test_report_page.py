@@ -209,7 +209,7 @@ def test_figures_say_what_they_show(report):
     assert "a failed attempt costs its time and leaves the best as it is" in text
     assert "The data are synthetic" in text
     assert "rpg (learns from reward − ρ̂ · seconds)" in text
-    assert "Dotted line: the sample submission" in text
+    assert "Thin dotted line: the sample submission" in text
     for stem in ("rates", "budget-tabular-2022", "steps-tabular-2022"):
         assert (page.parent / f"{stem}.png").read_bytes().startswith(b"\x89PNG")
         assert (page.parent / f"{stem}.pdf").read_bytes().startswith(b"%PDF")

@@ -8,7 +8,7 @@ import pytest
 import report_help as helper
 from report_checks import ARMS, BASE, SEEDS, TASKS, best_by_time, close, rows, three
 
-from experiments.reporting import medals, score_sheets
+from experiments.reporting import facts, medals, score_sheets
 from experiments.reporting.budget import read_budget
 from experiments.reporting.build import build
 from rpg_tasks import get_task
@@ -119,7 +119,13 @@ def test_the_papers_averages_are_of_the_tasks_shown(report):
 
 def test_private_test_and_medals(report):
     root = report.experiment.roots[0]
-    scores, counts = rows(report, "scores_test"), rows(report, "medals")
+    scores = rows(report, "scores_test")
+    # Synthetic data win none; what is counted is the real competitions' tasks.
+    assert not (report.page.parent / "medals.csv").exists()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(facts, "real_tasks", lambda experiment: list(TASKS))
+        sheet = score_sheets.medal_sheet(report.experiment)
+    counts = {(row["task"], row["arm"]): row for row in sheet.rows}
     for short in TASKS:
         task = get_task(short)
         sign = 1 if task.higher_is_better else -1
@@ -143,8 +149,16 @@ def test_private_test_and_medals(report):
             assert [int(row[n]) for n in medals.MEDALS] == [gold, silver, bronze]
             assert int(row["above_median"]) == median
     assert sum(int(row["gold"]) for row in counts.values()) > 0
-    sheet = next(s for s in report.sheets if s.name == "medals")
-    assert "means nothing" in sheet.note
+    assert not score_sheets.medal_sheet(report.experiment).rows
+
+
+def test_synthetic_data_have_no_medals_anywhere(report):
+    """Neither in the page nor in any table."""
+    for path in report.page.parent.iterdir():
+        if path.suffix in (".html", ".md", ".csv"):
+            text = path.read_text(encoding="utf-8").lower()
+            for word in ("medal", "gold", "silver", "bronze"):
+                assert word not in text, (path.name, word)
 
 
 def test_attempts_csv_holds_every_attempt(report, frames):
