@@ -157,10 +157,8 @@ def execute(run_id, script):
     return future
 
 
-def hooks(policy, menu):
+def hooks(policy, menu, *, count=None, most=SAMPLING.max_prompt_tokens):
     """The loop's hooks for the small menu."""
-    describe = describer(
-        loop_help.TASK, menu.menu, policy.count, SAMPLING.max_prompt_tokens
-    )
+    describe = describer(loop_help.TASK, menu.menu, count or policy.count, most)
     form = part_edits.bound(menu.menu)
     return Hooks(policy, execute, loop_help.grade, describe, form)

@@ -1,12 +1,15 @@
 """The survey: what is asked and run, its numbers, its report."""
 
 import csv
+import dataclasses
 import json
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from experiments.teaching import survey, survey_report, survey_store
+from experiments.teaching.inheritance import correlation, inheritance
 from experiments.teaching.run_scripts import Outcome, placeless
 from experiments.teaching.survey import Survey, changed_share, survey_tasks
 from experiments.teaching.survey_summary import Sample, summarise
@@ -96,17 +99,27 @@ class FakeWriter:
     def __init__(self):
         self.sizes = []
 
-    def base_prompt(self, data):
-        return "base"
-
-    def improve_prompt(self, data, attempt):
+    def prompt(self, data, attempt=None):
+        if attempt is None:
+            return "base"
+        assert 1 <= attempt.rank[0] <= attempt.rank[1]
         return f"improve {attempt.script}, {attempt.score}, {attempt.output}"
 
-    def write(self, prompts, *, seed):
+    def log_probs(self, prompts, texts):
+        """A nat for every prompt whose script the answer shows."""
+        pairs = zip(prompts, texts, strict=True)
+        return np.array([float(prompt in text) for prompt, text in pairs])
+
+    def write(self, task, prompts, parents, *, seed):
+        assert task == "insults"
+        assert [p is None for p in parents] == [t == "base" for t in prompts]
         self.sizes.append(len(prompts))
         scripts = [f"x = {seed + k}\n# {text}" for k, text in enumerate(prompts)]
         scripts[-1] = None
-        return [Answer(f"Plan.\n{script}", script, 3) for script in scripts]
+        return [
+            Answer(f"Plan.\n{script}", script, 3, "" if script else "no block")
+            for script in scripts
+        ]
 
 
 def _fake_runs(pool, data, scripts, *, wall_s=120.0):
@@ -129,7 +142,8 @@ def test_a_task_is_asked_run_and_asked_to_be_improved(tmp_path, monkeypatch):
         tmp_path, how, ["insults"], reference=tmp_path, say=said.append
     )
     samples = known.tasks["insults"]
-    assert samples == seen
+    assert [dataclasses.replace(s, nats=None) for s in samples] == seen
+    assert [s.nats is None for s in samples] == [True] * 5 + [False] * 4
     # Five base prompts and four improvements, in batches of one size.
     assert [s.kind for s in samples] == ["base"] * 5 + ["improve"] * 4
     assert writer.sizes == [3] * 4
@@ -159,3 +173,33 @@ def test_without_a_valid_script_nothing_is_improved(monkeypatch):
     found = Survey(FakeWriter(), None, samples=4, seed=0).task(data)
     assert [s.kind for s in found] == ["base", "base"]
     assert found[0].reason == "why"
+
+
+def test_inheritance_beside_chance():
+    """Two parents, three children: every figure by hand."""
+    first, second = "# model: tree\na = 1\nb = 1", "# model: forest\nx = 1\ny = 1"
+    base = [_sample(first, gain=0.2), _sample(second, gain=0.6)]
+    child = {"kind": "improve", "previous": first}
+    samples = [
+        *base,
+        _sample("# model: tree\na = 1\nb = 2", gain=0.3, nats=2.0, **child),
+        _sample("# model: forest\na = 1\nb = 1", gain=0.1, nats=1.0, **child),
+        # A comment more is no change of the program.
+        _sample(f"{second}  # so", kind="improve", previous=second, gain=0.6),
+        _sample("", "no_script", kind="improve", previous=first, reason="no-op edit"),
+    ]
+    row = inheritance(samples)
+    assert row.pairs == 2
+    assert row.noop == 0.5
+    assert row.similar == pytest.approx((2 / 3 + 2 / 3) / 2)
+    assert row.similar_chance == pytest.approx((0 + 1 / 3) / 2)
+    assert (row.family, row.family_chance) == (0.5, 0.5)
+    assert row.beats == 0.5
+    assert row.beats_chance == 0.5
+    assert row.nats == 1.5
+    assert np.isnan(row.correlation)  # of two pairs
+
+
+def test_correlations():
+    assert correlation([(1, 2), (2, 4), (3, 6)]) == pytest.approx(1)
+    assert np.isnan(correlation([(1, 2), (1, 4), (1, 6)]))
