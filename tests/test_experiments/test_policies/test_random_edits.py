@@ -5,7 +5,6 @@ import menu_help as helper
 import numpy as np
 import pytest
 
-from experiments.config.arms import get_arm
 from experiments.config.errors import LoopError
 from experiments.loop.algorithm import Loop
 from experiments.menus import part_edits
@@ -33,9 +32,8 @@ def test_answers_depend_on_seed_step_row_and_prompt_alone(tmp_path):
     first = answers(policy, 2, range(6), [base] * 6)
     assert answers(policy, 2, [4, 1], [base] * 2) == [first[4], first[1]]
     assert answers(policy, 3, range(6), [base] * 6) != first
-    assert (
-        answers(RandomEdits(tmp_path, MENU, seed=4), 2, range(6), [base] * 6) != first
-    )
+    other = RandomEdits(tmp_path, MENU, seed=4)
+    assert answers(other, 2, range(6), [base] * 6) != first
     scripts = [part_edits.read(MENU, text, None) for text in first]
     prompts = [
         menu_prompt(TASK, MENU, Attempt(script, 1.0, score=0.5)) for script in scripts
@@ -63,19 +61,14 @@ def test_it_keeps_the_number_of_the_next_step(tmp_path):
 def test_a_loop_improves_without_a_model_and_resumes(tmp_path):
     def run(folder, until, resume=False):
         folder.mkdir(exist_ok=True)
-        spec = loop_help.spec(arm=get_arm(NAME), chains=4, checkpoint_every=2)
+        spec = loop_help.spec(NAME, chains=4, checkpoint_every=2)
         policy = RandomEdits(folder, MENU, seed=1)
         hooks = helper.hooks(policy, helper.token_menu(), count=len, most=10_000)
         with Loop(folder, spec, hooks, resume=resume, clock=helper.ticks()) as loop:
             while loop.next_step < until:
                 loop.step()
-        return [
-            {
-                k: record[k]
-                for k in ("step", "chain", "parent", "answer_sha256", "score")
-            }
-            for record in loop_help.records(folder)
-        ]
+        kept = ("step", "chain", "parent", "answer_sha256", "score")
+        return [{k: r[k] for k in kept} for r in loop_help.records(folder)]
 
     whole = run(tmp_path / "whole", 5)
     run(tmp_path / "parts", 3)
