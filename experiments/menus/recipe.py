@@ -27,7 +27,6 @@ class Option:
     Attributes:
         name: unique within its slot.
         code: lines of Python with ``$parameter`` and ``$variable`` of the task.
-        words: how a plan names it, same placeholders; empty when not worth a word.
         domains: parameter -> values as they stand in the code.
         weight: relative frequency of a draw.
         twin: name of the option that gives the same predictions for less time; empty
@@ -37,7 +36,6 @@ class Option:
 
     name: str
     code: str
-    words: str
     domains: Mapping[str, tuple[str, ...]]
     weight: float = 1.0
     twin: str = ""
@@ -85,10 +83,6 @@ class Recipe:
                 blocks.append(code.strip("\n"))
         return source(blocks)
 
-    def words(self, slot: str, pick: Pick) -> str:
-        """How a plan names this pick; may be empty."""
-        return self._fill(self.option(slot, pick).words, pick)
-
     def _fill(self, text: str, pick: Pick) -> str:
         # Values may name task variables themselves (paths, columns).
         values = dict(self.variables)
@@ -100,7 +94,7 @@ class Recipe:
 
 @dataclasses.dataclass(frozen=True)
 class ChosenScript:
-    """A recipe and a pick for each of its slots: one script, and a plan that names it.
+    """A recipe and a pick for each of its slots: one script.
 
     Attributes:
         recipe: the form of the script.
@@ -114,12 +108,6 @@ class ChosenScript:
     def script(self) -> str:
         """The source."""
         return self.recipe.render(self.choices)
-
-    @property
-    def plan(self) -> str:
-        """One line that names the choices."""
-        words = [self.recipe.words(slot, pick) for slot, pick in self.choices.items()]
-        return f"Plan: {'; '.join(w for w in words if w) or 'the plain way'}."
 
 
 def draw_option(rng: np.random.Generator, options: Sequence[Option]) -> Pick:
@@ -137,8 +125,3 @@ def draw_script(recipes: Sequence[Recipe], rng: np.random.Generator) -> ChosenSc
     weights = np.array([recipe.weight for recipe in recipes])
     recipe = recipes[int(rng.choice(len(recipes), p=weights / weights.sum()))]
     return ChosenScript(recipe, recipe.draw(rng))
-
-
-def answer_text(plan: str, script: str) -> str:
-    """What a policy writes: a plan, then one fenced Python block."""
-    return f"{plan}\n\n```python\n{script}```"

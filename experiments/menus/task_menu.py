@@ -185,7 +185,7 @@ def _slots(tables: Mapping[str, Any]) -> Slots:
 def _option(slot: str, short: str, rows: Mapping[str, Any]) -> Option:
     """One option of a slot's table."""
     name, row = f"{slot}.{short}", rows[short]
-    if unknown := set(row) - {"code", "words", "values", "weight", "twin", "near"}:
+    if unknown := set(row) - {"code", "values", "weight", "twin", "near"}:
         raise MenuError(f"option {name}: unknown keys {sorted(unknown)}")
     twin = row.get("twin", "")
     if twin and (twin not in rows or "twin" in rows[twin]):
@@ -195,7 +195,6 @@ def _option(slot: str, short: str, rows: Mapping[str, Any]) -> Option:
     return Option(
         name=name,
         code=row.get("code", ""),
-        words=row.get("words", ""),
         domains=_texts(row.get("values", {})),
         weight=float(row.get("weight", 1.0)),
         twin=f"{slot}.{twin}" if twin else "",

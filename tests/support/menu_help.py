@@ -46,7 +46,7 @@ class Letters:
 
 def option(name, code="", **domains):
     """An option of a menu."""
-    return Option(name, code, name, {k: tuple(v) for k, v in domains.items()})
+    return Option(name, code, {k: tuple(v) for k, v in domains.items()})
 
 
 # Scripts that set two names; the sandbox below reads them.

@@ -41,7 +41,6 @@ code = 'train = pd.read_csv("input/train.csv")'
 
 [own.fit.mean]
 code = 'p = train["$target"].mean() * $share'
-words = "$share of the mean"
 values = { share = [0.5, 1.0] }
 
 [own.fit_more.median]
