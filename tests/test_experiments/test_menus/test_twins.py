@@ -104,14 +104,11 @@ def test_a_wasteful_script_submits_what_its_plain_twin_does(submission, short):
 @pytest.mark.slow
 @pytest.mark.parametrize("short", SHORTS)
 def test_every_exact_twin_of_a_task_submits_the_same(submission, short):
-    pairs = [
-        _assert_same(submission, short, chosen)
-        for recipe in recipes(short)
-        if recipe.name != "constant"
-        for chosen in wasting(recipe)
-    ]
-    slow_s, quick_s = np.sum(pairs, axis=0)
-    assert slow_s > quick_s
+    # Fits of a quick model cost nothing: seconds say little here.
+    for recipe in recipes(short):
+        if recipe.name != "constant":
+            for chosen in wasting(recipe):
+                _assert_same(submission, short, chosen)
 
 
 @pytest.mark.parametrize("short", SHORTS)
