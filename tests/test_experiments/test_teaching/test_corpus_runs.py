@@ -65,29 +65,6 @@ def test_scripts_run_and_are_valid(pool, data, short):
     assert "valid 100%" in summary(outcomes)
 
 
-<<<<<<< HEAD
-=======
-def test_broken_scripts_fail_as_their_kind_says(pool, data):
-    rng = np.random.default_rng(0)
-    kinds = ("path", "rows", "blank", "forgotten")
-    # Not every script can be broken in every way.
-    changed = next(
-        found
-        for script in _cheap("insults", 20)
-        if "model" in script
-        and all((found := {k: KINDS[k](script, rng) for k in kinds}).values())
-    )
-    scripts = [broken for broken, _, _ in changed.values()]
-    found = run_scripts(pool, data("insults"), scripts, wall_s=300)
-    outcomes = dict(zip(kinds, found, strict=True))
-    for kind, (broken, _, output) in changed.items():
-        assert outcomes[kind].status != "valid", broken
-        if output:
-            assert output.split(":")[0] in outcomes[kind].reason
-    assert outcomes["rows"].status == outcomes["blank"].status == "invalid"
-
-
->>>>>>> twins
 @pytest.mark.slow
 @pytest.mark.parametrize("short", SHORTS)
 def test_ten_random_scripts_of_each_task_run(pool, data, short):
