@@ -235,11 +235,11 @@ def test_ctrl_c_does_not_wait_for_a_compilation(tmp_path):
         time.sleep(0.5)
         began = time.monotonic()
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=300)
+        _, stderr = process.communicate(timeout=120)
     assert process.returncode == 130, stderr
     assert "--resume" in stderr.decode()
-    # Within 2 s on an idle machine; a busy one keeps the interpreter waiting.
-    assert time.monotonic() - began < 60
+    # Within 2 s on an idle machine.
+    assert time.monotonic() - began < 20
 
 
 @pytest.mark.slow
@@ -254,7 +254,7 @@ def test_killed_runs_resume_to_the_same_result(finished, tmp_path, how):
             assert time.monotonic() < deadline
             time.sleep(0.02)
         process.send_signal(how)
-        _, stderr = process.communicate(timeout=300)
+        _, stderr = process.communicate(timeout=120)
     if how == signal.SIGINT:
         assert process.returncode in (0, 130)
         if process.returncode == 130:
