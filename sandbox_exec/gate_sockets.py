@@ -39,7 +39,9 @@ _CLONE_FS = 0x200
 _MOST_HELD = 64
 _LONGEST_REST_S = 0.05
 _LOOPBACK = {_socket.AF_INET: "127.0.0.1", _socket.AF_INET6: "::1"}
-_ANY = {"0.0.0.0", "::"}  # asked for: the loopback interface is what they get
+_EVERY = {_socket.AF_INET: "0.0.0.0", _socket.AF_INET6: "::"}
+_ANY = {*_EVERY.values()}  # asked for: the loopback interface is what they get
+_MAPPED = "::ffff:127.0.0.1"  # IPv4's loopback, for a socket of both families
 
 
 class Refused(OSError):
@@ -210,9 +212,10 @@ class Broker:
     ) -> None:
         if name == "listen":
             if sock.family in _LOOPBACK and sock.getsockname()[1] == 0:
-                self._bind(sock, _LOOPBACK[sock.family], 0)
+                self._bind(sock, _EVERY[sock.family], 0)
             if sock.family in _LOOPBACK and sock.getsockname()[0] not in (
                 *_LOOPBACK.values(),
+                _MAPPED,
             ):
                 raise Refused(errno.EACCES, "not the loopback interface")
             sock.listen(min(args[1] & 0x7FFFFFFF, 4096))
@@ -230,9 +233,12 @@ class Broker:
             self._connect(sock, host, port)
 
     def _bind(self, sock: _socket.socket, host: str, port: int) -> None:
+        if host == "::" and _of_both_families(sock):
+            # One socket has one address: callers of ::1 are led to this one.
+            host = _MAPPED
         if host in _ANY:
             host = _LOOPBACK[sock.family]
-        if host != _LOOPBACK[sock.family]:
+        if host not in _own_addresses(sock):
             raise Refused(errno.EADDRNOTAVAIL, "not the loopback interface")
         # Below live services whose clients must not be met by a script.
         if port and not self._first_port <= port <= self._last_port:
@@ -247,15 +253,15 @@ class Broker:
     def _connect(self, sock: _socket.socket, host: str, port: int) -> None:
         if host in _ANY:
             host = _LOOPBACK[sock.family]
-        if host != _LOOPBACK[sock.family]:
+        if host not in _own_addresses(sock):
             raise Refused(errno.ENETUNREACH, "no network")
         self._forget_closed()
-        held = self._held.get((host, port))
-        if held is None or not held.getsockopt(
-            _socket.SOL_SOCKET, _socket.SO_ACCEPTCONN
-        ):
-            raise Refused(errno.ECONNREFUSED, "not a port of its own")
-        sock.connect((host, port))
+        for place, reached in _ways(sock, host):
+            held = self._held.get((place, port))
+            if held and held.getsockopt(_socket.SOL_SOCKET, _socket.SO_ACCEPTCONN):
+                sock.connect((reached, port))
+                return
+        raise Refused(errno.ECONNREFUSED, "not a port of its own")
 
     def _forget_closed(self) -> None:
         """Close copies of what the script has closed: nobody would answer there."""
@@ -310,6 +316,29 @@ class Broker:
             sock.connect(f"/proc/self/fd/{end}")
         finally:
             os.close(end)
+
+
+def _of_both_families(sock: _socket.socket) -> bool:
+    """Whether an IPv6 socket meets IPv4 too."""
+    return sock.family == _socket.AF_INET6 and not sock.getsockopt(
+        _socket.IPPROTO_IPV6, _socket.IPV6_V6ONLY
+    )
+
+
+def _own_addresses(sock: _socket.socket) -> set[str]:
+    """The loopback interface's addresses that a socket can have or reach."""
+    return {_LOOPBACK[sock.family]} | ({_MAPPED} if _of_both_families(sock) else set())
+
+
+def _ways(sock: _socket.socket, host: str) -> list[tuple[str, str]]:
+    """Addresses under which a listener may be held, each with the one to connect to."""
+    four = _LOOPBACK[_socket.AF_INET]
+    if host == four:
+        return [(four, four), (_MAPPED, four)]
+    if host == _MAPPED:
+        return [(four, _MAPPED), (_MAPPED, _MAPPED)]
+    # A listener of both families lies at IPv4's address, see `_bind`.
+    return [(host, host), *([(_MAPPED, _MAPPED)] if _of_both_families(sock) else [])]
 
 
 def _host_and_port(family: int, address: bytes) -> tuple[str, int]:

@@ -1,7 +1,15 @@
 """Strict numerics for every test: a silent promotion is a bug in waiting."""
 
+import contextlib
 import os
+import signal
 from pathlib import Path
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background, as with nohup or `&` in a script: commands under test
+    # would inherit it, and no Ctrl-C sent to them would arrive.
+    with contextlib.suppress(ValueError):  # not the main thread
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Most of the tests' time is compilation: workers, commands under test and later runs

@@ -309,12 +309,22 @@ if __name__ == "__main__":
 """,
     "torchrun": """# needs: torch
 import os, subprocess, sys
-code = "import torch.distributed as d; d.init_process_group('gloo'); d.barrier()"
+code = '''
+import os
+from torch.distributed import TCPStore
+rank, port = int(os.environ["RANK"]), int(os.environ["MASTER_PORT"])
+store = TCPStore(os.environ["MASTER_ADDR"], port, 2, is_master=False)
+store.set(str(rank), "here")
+store.wait(["0", "1"])
+'''
 open("work.py", "w").write(code)
 command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-subprocess.run([*command, "--nproc-per-node=1", "work.py"], check=True, timeout=100)
+subprocess.run([*command, "--nproc-per-node=2", "work.py"], check=True, timeout=100)
 """,
 }
+
+# Process groups of torch (gloo, NCCL) list the network interfaces, which takes a
+# netlink socket: no level has those. The launcher and its store do without.
 
 #: psutil wants all of /proc, which no Landlock rule can show in part.
 NOT_AT_LANDLOCK = {"psutil"}

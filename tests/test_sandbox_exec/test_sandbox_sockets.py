@@ -194,3 +194,32 @@ for _ in range(200): socket.create_connection(server.getsockname()).close()
 print("seconds", time.monotonic() - start)
 """
     assert float(_said(text)["seconds"]) < 4
+
+
+def test_a_socket_of_both_families_is_met_by_both(services):
+    text = """
+def listening(host, only):
+    one = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+    one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only)
+    if host is not None: one.bind((host, 0))
+    one.listen(); return one
+def met(server, host):
+    with socket.create_connection((host, server.getsockname()[1]), timeout=20) as c:
+        server.accept()[0].close()
+        return c.family.name
+for name, host in (("any", "::"), ("unbound", None), ("mapped", "::ffff:127.0.0.1")):
+    server = listening(host, False)
+    attempt(name + "4", lambda: met(server, "127.0.0.1"))
+    attempt(name + "mapped", lambda: met(server, "::ffff:127.0.0.1"))
+    if name != "mapped": attempt(name + "6", lambda: met(server, "::1"))
+only = listening("::", True)
+attempt("only6", lambda: met(only, "::1"))
+attempt("refused", lambda: met(only, "127.0.0.1"))
+attempt("host", lambda: met(socket.create_server(("127.0.0.1", 0)), "127.0.0.1"))
+attempt("service", lambda: socket.create_connection(("::ffff:127.0.0.1", sys.argv[1])))
+"""
+    said = _said(text, services[0])
+    assert said.pop("refused") == said.pop("service") == "ECONNREFUSED"
+    assert set(said.values()) == {"REACHED AF_INET", "REACHED AF_INET6"}
+    assert len(said) == 10
+    assert services[3] == []

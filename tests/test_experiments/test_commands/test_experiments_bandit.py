@@ -1,5 +1,6 @@
 """python -m experiments.bandit as a user runs it: results, resume, one-line errors."""
 
+import contextlib
 import json
 import os
 import signal
@@ -209,21 +210,32 @@ def test_commands_are_listed():
     assert "bandit" in done.stdout
 
 
+@contextlib.contextmanager
+def started(*flags):
+    """The command at work; whatever happens, it does not outlive the test."""
+    with subprocess.Popen(
+        command(*flags), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
 def test_ctrl_c_does_not_wait_for_a_compilation(tmp_path):
     """C-UCB takes many seconds to compile and seconds a chunk; nobody waits for it."""
     out = tmp_path / "run"
     flags = ["--env=E3", "--arms=40", "--agents=cucb-tuned", f"--out={out}"]
-    process = subprocess.Popen(
-        command(*flags), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    deadline = time.monotonic() + 200
-    while not (out / "cells").exists() and process.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    time.sleep(0.5)
-    began = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=120)
+    with started(*flags) as process:
+        deadline = time.monotonic() + 200
+        while not (out / "cells").exists() and process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        time.sleep(0.5)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=120)
     assert process.returncode == 130, stderr
     assert "--resume" in stderr.decode()
     # Within 2 s on an idle machine.
@@ -236,15 +248,13 @@ def test_killed_runs_resume_to_the_same_result(finished, tmp_path, how):
     """Stopped in the middle, then resumed: the table of the uninterrupted run."""
     out = tmp_path / "run"
     flags = [*SMALL, f"--out={out}"]
-    process = subprocess.Popen(
-        command(*flags), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    deadline = time.monotonic() + 200
-    while not list(out.glob("cells/*uniform.npz")) and process.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    process.send_signal(how)
-    _, stderr = process.communicate(timeout=120)
+    with started(*flags) as process:
+        deadline = time.monotonic() + 200
+        while not list(out.glob("cells/*uniform.npz")) and process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(how)
+        _, stderr = process.communicate(timeout=120)
     if how == signal.SIGINT:
         assert process.returncode in (0, 130)
         if process.returncode == 130:
