@@ -13,9 +13,14 @@ from typing import Any
 from experiments.config.budget import CLOCKS as BUDGET_CLOCKS
 from experiments.config.errors import UsageError
 from experiments.config.presets import STYLES
-from experiments.config.protocol import PROTOCOLS, REWARD_SPLITS
+from experiments.config.protocol import PROTOCOLS, REPEATS, REWARD_SPLITS
 from experiments.config.rate import DATA
-from experiments.config.reward_rule import CLOCKS, FAILURE_CHARGES, REWARDS
+from experiments.config.reward_rule import (
+    CLOCKS,
+    FAILURE_CHARGES,
+    REWARDS,
+    SCRIPT_CLOCKS,
+)
 
 FINALS = ("best", "chains", "none")
 WHOLE_SCRIPT = "whole-script"
@@ -90,6 +95,20 @@ class Options:
         _REWARD,
         "Seconds a script pays for: with generation, or execution only.",
         CLOCKS,
+    )
+    clock: str | None = option(
+        None,
+        _REWARD,
+        "Execution seconds are the script's wall time or its CPU time; generation is "
+        "wall time under both.",
+        SCRIPT_CLOCKS,
+    )
+    repeats: str | None = option(
+        None,
+        _REWARD,
+        "A script that the run has seen before: reuse its first run's outcome, or run "
+        "it again.",
+        REPEATS,
     )
     failure_charge: str | None = option(
         None, _REWARD, "Seconds of a failure.", FAILURE_CHARGES

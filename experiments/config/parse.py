@@ -103,6 +103,7 @@ def sources_of(
 _PLACES = {
     "reward": ("rule", "kind"),
     "time": ("rule", "clock"),
+    "clock": ("rule", "script_clock"),
     "failure_charge": ("rule", "failure_charge"),
     "failure_penalty": ("rule", "failure_penalty"),
     "rate": ("rate", "estimator"),
@@ -116,6 +117,7 @@ _PLACES = {
     "kl_coef": ("learning", "kl_coef"),
     "chains": (None, "chains"),
     "reward_split": (None, "reward_split"),
+    "repeats": (None, "repeats"),
 }
 
 

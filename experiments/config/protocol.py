@@ -5,10 +5,12 @@ Every difference between them is a field below; a flag overrides one field of a 
 
 import dataclasses
 
+from experiments.config import plain
 from experiments.config.rate import RateOptions
 from experiments.config.reward_rule import PAPER_RULE, RewardRule
 
 REWARD_SPLITS = ("validation", "test")
+REPEATS = ("reuse", "run")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +66,9 @@ class Protocol:
         chains: slots, one attempt each per step.
         sampling: how answers are drawn.
         learning: how the policy is updated.
+        repeats: a script that the run has seen before is given its first run's outcome
+            (``reuse``) or is run again (``run``: the paper, and records that say
+            nothing of it).
     """
 
     name: str = "sound"
@@ -74,8 +79,11 @@ class Protocol:
     chains: int = 128
     sampling: Sampling = Sampling()
     learning: Learning = Learning()
+    repeats: str = plain.later("run")
 
     def __post_init__(self) -> None:
+        if self.repeats not in REPEATS:
+            raise ValueError(f"repeats must be one of {REPEATS}, got {self.repeats!r}")
         if self.reward_split not in REWARD_SPLITS:
             raise ValueError(
                 f"reward split must be one of {REWARD_SPLITS}, got "
@@ -84,8 +92,13 @@ class Protocol:
         if self.chains < 1 or self.buffer_capacity < 1:
             raise ValueError("a run needs at least one chain and room for one attempt")
 
+    @property
+    def reuses(self) -> bool:
+        """Whether a script that was seen before is not run again."""
+        return self.repeats == "reuse"
 
-SOUND = Protocol()
+
+SOUND = Protocol(repeats="reuse")
 
 PAPER = Protocol(
     name="paper",

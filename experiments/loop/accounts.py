@@ -11,9 +11,10 @@ import numpy as np
 from experiments.config.arms import price
 from experiments.loop.learn import make_signals, on_policy_rate, rows_of
 from experiments.loop.price import RateModel
+from experiments.loop.repeats import Firsts
 from experiments.loop.select import Entry, Parents
 from experiments.policies.base import Signals
-from experiments.records.recorded import NO_SCRIPT, Located, spent_s
+from experiments.records.recorded import NO_SCRIPT, Located, is_repeat, spent_s
 from experiments.records.rewards import MIN_SECONDS
 from experiments.records.spec import RunSpec
 from rpg_tasks.scores import oriented
@@ -26,7 +27,10 @@ class Accounts:
         self.spec = spec
         chains = spec.protocol.chains
         self.rate = RateModel(spec.protocol.rate, chains=chains)
-        self.parents = Parents(spec.protocol.buffer_capacity)
+        self.reuses = spec.protocol.reuses
+        self.parents = Parents(spec.protocol.buffer_capacity, distinct=self.reuses)
+        #: First runs of programs; empty where repeats are run.
+        self.firsts = Firsts()
         self.ranking_price = 0.0
         self.on_policy = 0.0
         self.best: float | None = None  # value
@@ -54,13 +58,16 @@ class Accounts:
         records = [record for _, record in located]
         rows = rows_of(records)
         before, earlier = self.rate.rate, self.rate.seen > 0
+        repeated = rows.known & np.array([is_repeat(record) for record in records])
+        # A repeat earns nothing new, and its seconds were not spent again.
+        first = rows.known & ~repeated
         after = self.rate.observe(
-            rows.value, rows.seconds, rows.valid, rows.known, rows.chain
+            rows.value, rows.seconds, rows.valid, first, rows.chain
         )
         held_out = self.spec.protocol.rate.leave_one_out and earlier
         rho = before if held_out else after
-        if rows.known.any():
-            self.on_policy = on_policy_rate(rows)
+        if first.any():
+            self.on_policy = on_policy_rate(rows._replace(known=first))
         second = price(
             arm.advantage_price, arm, estimated=rho, on_policy=self.on_policy
         )
@@ -96,6 +103,8 @@ class Accounts:
                 "attempt_s": float(self.attempt_s.mean()),
             },
         }
+        if self.reuses:
+            numbers["repeats"] = int(repeated.sum())
         if self.spec.protocol.learning.plain_advantage:
             # With a critic, whitening or KL only the policy knows them.
             numbers["advantage"] = signals.advantage.tolist()
@@ -107,6 +116,8 @@ class Accounts:
         self.errors[record["chain"]] = error
         if record["delta_s"] is None:
             return
+        if self.reuses:
+            self.firsts.add(offset, record)
         chain = record["chain"]
         # As in a rate: an answer without a script must not leave a budget as it is.
         spent = spent_s(record)
@@ -115,7 +126,10 @@ class Accounts:
         if not record["valid"]:
             return
         value, score = record["value"], record["score"]
-        self.parents.add(Entry(record["run_id"], offset, value, record["delta_s"]))
+        program = record.get("program_sha256")
+        self.parents.add(
+            Entry(record["run_id"], offset, value, record["delta_s"], program)
+        )
         self.best = value if self.best is None else max(self.best, value)
         task = self.spec.scoring.task
         if self.best_score is None or oriented(task, score) > oriented(

@@ -11,7 +11,7 @@ from typing import Any
 from experiments.records.final import best_final
 from experiments.records.ledger import read
 from experiments.records.phases import PHASES
-from experiments.records.recorded import ATTEMPTS, METRICS, by_step
+from experiments.records.recorded import ATTEMPTS, METRICS, by_step, is_repeat
 from experiments.records.texts import write_through
 
 FIELDS = (
@@ -68,7 +68,9 @@ def row_of(
     """A run's row, from its files; numbers that are not known are empty.
 
     ``reward_rate`` is the sum of rewards (without bonus or penalty) over the sum of
-    seconds, all attempts of the run: what it earned per second, on the rule's clock.
+    seconds (``sum_delta_s``): what the run earned per second, on the rule's clock. A
+    repeat counts in neither: it earned nothing new and its seconds were not spent.
+    Shares and means are of all attempts.
 
     Raises:
         LedgerError: a file of records is damaged.
@@ -98,7 +100,7 @@ def row_of(
 def _earned(folder: Path, steps: int) -> Row:
     """Columns that the attempts of the committed steps give."""
     known = valid = 0
-    reward = value = seconds = 0.0
+    reward = value = seconds = spent = 0.0
     for step, located in by_step(folder / ATTEMPTS):
         if step >= steps:
             break
@@ -108,16 +110,18 @@ def _earned(folder: Path, steps: int) -> Row:
             known += 1
             valid += record["valid"]
             reward += record["reward"]
-            value += record["value"]
             seconds += record["delta_s"]
+            if not is_repeat(record):
+                value += record["value"]
+                spent += record["delta_s"]
     if not known:
         return {}
     return {
         "valid_share": valid / known,
         "mean_reward": reward / known,
         "mean_delta_s": seconds / known,
-        "sum_delta_s": seconds,
-        "reward_rate": value / seconds,
+        "sum_delta_s": spent,
+        "reward_rate": value / spent if spent else None,
     }
 
 

@@ -63,6 +63,8 @@ class Attempt:
         failure: what went wrong, in words; None when it was graded.
         output: what it printed, standard error included.
         note: what else the next answer should know, in words.
+        rank: its place among the valid distinct scripts of its run, 1 for the best, and
+            their number; None where it is not known. The prompts here leave it out.
     """
 
     script: str
@@ -71,6 +73,7 @@ class Attempt:
     failure: str | None = None
     output: str = ""
     note: str = ""
+    rank: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if (self.score is None) == (self.failure is None):

@@ -23,10 +23,6 @@ def _only(folder, *menu):
     return helper.ScriptedPolicy(folder, menu=menu)
 
 
-def _order(script):
-    return json.loads(script.decode().lstrip("# "))
-
-
 def _is_lost(record):
     return record["status"] == "infrastructure" and all(
         record[name] is None for name in ("reward", "value", "delta_s", "score")
