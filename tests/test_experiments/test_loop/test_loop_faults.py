@@ -1,7 +1,6 @@
 """Faults in each phase: one clear line or the run goes on, and never a reward."""
 
 import errno
-import json
 import os
 from concurrent.futures import Future
 

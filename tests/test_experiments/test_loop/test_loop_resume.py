@@ -237,9 +237,9 @@ def test_ten_thousand_attempts_are_taken_up_in_flat_memory(tmp_path):
                 name = f"{step}.{record['chain']}"
                 new = record | {"step": step, "run_id": name, "stdout": "x" * 1500}
                 file.write(json.dumps(new | {"parent": None}) + "\n")
-    accounts = Accounts(helper.spec(chains=100))
-    accounts.take(*next(by_step(target / "attempts.jsonl")))  # compiles
-    accounts = Accounts(helper.spec(chains=100))
+    spec = helper.spec(chains=100, protocol=dataclasses.replace(SOUND, repeats="run"))
+    Accounts(spec).take(*next(by_step(target / "attempts.jsonl")))  # compiles
+    accounts = Accounts(spec)
     with _traced() as held:
         for step, located in by_step(target / "attempts.jsonl"):
             accounts.take(step, located)
