@@ -13,7 +13,12 @@ from typing import Any
 from experiments.config.budget import CLOCKS as BUDGET_CLOCKS
 from experiments.config.errors import UsageError
 from experiments.config.presets import STYLES
-from experiments.config.protocol import PROTOCOLS, REPEATS, REWARD_SPLITS
+from experiments.config.protocol import (
+    ADVANTAGES,
+    PROTOCOLS,
+    REPEATS,
+    REWARD_SPLITS,
+)
 from experiments.config.rate import DATA
 from experiments.config.reward_rule import (
     CLOCKS,
@@ -141,7 +146,11 @@ class Options:
     chains: int | None = option(None, _POLICY, "Scripts per step.")
     lr: float | None = option(None, _POLICY, "Step size of the policy.")
     advantage: str | None = option(
-        None, _POLICY, "Baseline of the advantage.", ("loo", "critic")
+        None,
+        _POLICY,
+        "Baseline of the advantage: the mean of the others, a regression on the "
+        "parent's value and seconds, or a learned critic.",
+        ADVANTAGES,
     )
     lora_rank: int | None = option(
         None, _POLICY, "Train adapters of this rank; 0: all weights."

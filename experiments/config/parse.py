@@ -179,7 +179,7 @@ def check_group(protocol: Protocol, arms: Sequence[Arm]) -> None:
         UsageError: an arm would learn nothing.
     """
     learns = any(arm.gradient for arm in arms)
-    if learns and protocol.chains < 2 and protocol.learning.advantage == "loo":
+    if learns and protocol.chains < 2 and protocol.learning.advantage != "critic":
         raise UsageError(
             "--chains=1 leaves nothing to compare an attempt with, so that nothing "
             "would be learned: take 2 or more, --advantage=critic or "

@@ -11,6 +11,7 @@ from experiments.config.reward_rule import PAPER_RULE, RewardRule
 
 REWARD_SPLITS = ("validation", "test")
 REPEATS = ("reuse", "run")
+ADVANTAGES = ("loo", "parent", "critic")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +32,14 @@ class Sampling:
 
 @dataclasses.dataclass(frozen=True)
 class Learning:
-    """Hyper-parameters that a protocol fixes; names as in ``PPOHyper``."""
+    """Hyper-parameters that a protocol fixes; names as in ``PPOHyper``, but:
+
+    Attributes:
+        advantage: the baseline: ``loo``, the mean of the others; ``parent``, a
+            regression on the parent's value and log seconds
+            (``experiments.loop.baseline``); ``critic``, a learned value.
+        baseline_batches: of ``parent``: batches that its slopes are fitted to.
+    """
 
     advantage: str = "loo"
     epochs: int = 2
@@ -45,11 +53,20 @@ class Learning:
     value_clip: float = 0.5
     weight_decay: float = 0.01
     grad_clip: float = 1.0
+    baseline_batches: int = plain.later(8)
+
+    def __post_init__(self) -> None:
+        if self.advantage not in ADVANTAGES:
+            raise ValueError(
+                f"advantage must be one of {ADVANTAGES}, got {self.advantage!r}"
+            )
+        if self.baseline_batches < 1:
+            raise ValueError("the baseline needs at least one batch")
 
     @property
     def plain_advantage(self) -> bool:
-        """Whether an update's advantages follow from the relative rewards alone."""
-        return self.advantage == "loo" and not (self.kl_in_reward or self.whiten)
+        """Whether an update's advantages follow from the ledger alone."""
+        return self.advantage != "critic" and not (self.kl_in_reward or self.whiten)
 
 
 @dataclasses.dataclass(frozen=True)
