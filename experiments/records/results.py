@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.records.final import best_final
+from experiments.records.final import best_final, scored
 from experiments.records.ledger import read
 from experiments.records.phases import PHASES
 from experiments.records.recorded import ATTEMPTS, METRICS, by_step, is_repeat
@@ -30,6 +30,7 @@ FIELDS = (
     "rho",
     "best_validation_score",
     "test_status",
+    "test_place",
     "test_score",
     "medal",
     "above_median",
@@ -126,14 +127,20 @@ def _earned(folder: Path, steps: int) -> Row:
 
 
 def _tested(folder: Path, best_score: float | None) -> Row:
-    """Columns that the private test gives."""
-    final = best_final(folder)
-    if final is None:
+    """Columns that the private test gives.
+
+    ``test_place`` is the tested script's place by validation score: 1, or more where
+    better ones failed their test.
+    """
+    best, found = best_final(folder), scored(folder)
+    if best is None or found is None:
         return {}
-    if final["validation_score"] != best_score:
+    if best["validation_score"] != best_score:
         return {"test_status": OUTDATED}
+    final, place = found
     return {
         "test_status": final["status"],
+        "test_place": place,
         "test_score": final["score"],
         "medal": final["medal"],
         "above_median": final["above_median"],
