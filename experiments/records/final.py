@@ -44,8 +44,10 @@ def scored(folder: Path) -> tuple[Record, int] | None:
         The record and the place by validation score, 1 for the best; None without any.
     """
     best = best_final(folder)
-    if best is None or not failed(best):
-        return best and (best, 1)
+    if best is None:
+        return None
+    if not failed(best):
+        return best, 1
     last = {record["of"]: record for record in final_records(folder)}
     for place, of in enumerate(best.get("fallbacks", ()), 2):
         if of not in last:
