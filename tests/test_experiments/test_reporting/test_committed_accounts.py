@@ -22,8 +22,9 @@ _CLOSE = {"rel": 1e-4, "abs": 1e-6}
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    root = committed_report.unpack(tmp_path_factory.mktemp("committed"))
-    folders = sorted(root.glob("*/*/*/seed-*"))
+    root = tmp_path_factory.mktemp("committed")
+    committed_report.unpack(root)
+    folders = sorted(root.rglob("seed-*"))
     assert len(folders) == 54
     return folders
 
