@@ -103,6 +103,19 @@ class ScriptedPolicy:
             return int(file["step"])
 
 
+class Unsalted(ScriptedPolicy):
+    """Writes the same few programs over and over, each with another comment."""
+
+    def sample(self, step, rows, prompts):
+        for group in super().sample(step, rows, prompts):
+            picks = group.payload["pick"].tolist()
+            texts = [
+                answer(*self.menu[pick]).replace("order", f"# {row}\norder", 1)
+                for row, pick in zip(group.rows, picks, strict=True)
+            ]
+            yield group._replace(texts=tuple(texts))
+
+
 def run_record(run_id, script):
     """The sandbox's record of a script, by what its comment orders."""
     order = order_of(script)

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 import loop_help as helper
 import numpy as np
 import pytest
+from loop_help import Unsalted
 from loop_help import make_loop as _loop
 
 from experiments.config.arms import get_arm
@@ -21,19 +22,6 @@ from experiments.loop.turns import run
 from experiments.records.recorded import MEASURED
 
 MEASURED_OF_ATTEMPTS = ("started_at", "grading_s")
-
-
-class Unsalted(helper.ScriptedPolicy):
-    """Writes the same few programs over and over, each with another comment."""
-
-    def sample(self, step, rows, prompts):
-        for group in super().sample(step, rows, prompts):
-            picks = group.payload["pick"].tolist()
-            texts = [
-                helper.answer(*self.menu[pick]).replace("order", f"# {row}\norder", 1)
-                for row, pick in zip(group.rows, picks, strict=True)
-            ]
-            yield group._replace(texts=tuple(texts))
 
 
 def _counted(ran):

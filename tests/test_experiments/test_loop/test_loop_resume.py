@@ -41,9 +41,9 @@ def _attempts(folder):
     ]
 
 
-def _straight(folder, steps, **options):
+def _straight(folder, steps, kind=helper.ScriptedPolicy, **options):
     folder.mkdir()
-    policy = helper.ScriptedPolicy(folder)
+    policy = kind(folder)
     with Loop(folder, helper.spec(**options), helper.hooks(policy)) as loop:
         run([loop], Budget(steps=steps))
     return policy
@@ -146,9 +146,10 @@ def test_lost_records_are_noticed(tmp_path):
 
 
 @pytest.mark.slow
-def test_kill_nine_at_random_moments(tmp_path):
+@pytest.mark.parametrize("kind", [helper.ScriptedPolicy, helper.Unsalted])
+def test_kill_nine_at_random_moments(tmp_path, kind):
     """SIGKILL until it is through; then it equals a run that was left alone."""
-    straight = _straight(tmp_path / "a", 12, checkpoint_every=3)
+    straight = _straight(tmp_path / "a", 12, kind, checkpoint_every=3)
     folder = tmp_path / "b"
     folder.mkdir()
     command = [
@@ -157,6 +158,7 @@ def test_kill_nine_at_random_moments(tmp_path):
         str(folder),
         "12",
         "0.02",
+        kind.__name__,
     ]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     ledger = folder / "attempts.jsonl"
