@@ -6,7 +6,8 @@ policy step (``npg``, ``spg``, ``ppo_clip_loss``). The language-model side is in
 ``rpg_jax.llm``, wrappers for other trainers are in ``rpg_jax.adapters``.
 """
 
-from rpg_jax import conjugate, dinkelbach, losses, rates, ratio, updates
+from rpg_jax import baselines, conjugate, dinkelbach, losses, rates, ratio, updates
+from rpg_jax.baselines import regression_advantage
 from rpg_jax.conjugate import (
     NIW,
     Moments,
@@ -65,6 +66,7 @@ __all__ = [
     "PPOInfo",
     "RateEstimator",
     "approximate_iteration",
+    "baselines",
     "charged_duration",
     "checked_batch",
     "conjugate",
@@ -99,6 +101,7 @@ __all__ = [
     "ratio",
     "ratio_quantile",
     "ratio_quantile_sampled",
+    "regression_advantage",
     "relative_reward",
     "robbins_monro",
     "segment_moments",

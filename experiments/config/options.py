@@ -13,9 +13,19 @@ from typing import Any
 from experiments.config.budget import CLOCKS as BUDGET_CLOCKS
 from experiments.config.errors import UsageError
 from experiments.config.presets import STYLES
-from experiments.config.protocol import PROTOCOLS, REWARD_SPLITS
+from experiments.config.protocol import (
+    ADVANTAGES,
+    PROTOCOLS,
+    REPEATS,
+    REWARD_SPLITS,
+)
 from experiments.config.rate import DATA
-from experiments.config.reward_rule import CLOCKS, FAILURE_CHARGES, REWARDS
+from experiments.config.reward_rule import (
+    CLOCKS,
+    FAILURE_CHARGES,
+    REWARDS,
+    SCRIPT_CLOCKS,
+)
 
 FINALS = ("best", "chains", "none")
 WHOLE_SCRIPT = "whole-script"
@@ -91,6 +101,20 @@ class Options:
         "Seconds a script pays for: with generation, or execution only.",
         CLOCKS,
     )
+    clock: str | None = option(
+        None,
+        _REWARD,
+        "Execution seconds are the script's wall time or its CPU time; generation is "
+        "wall time under both.",
+        SCRIPT_CLOCKS,
+    )
+    repeats: str | None = option(
+        None,
+        _REWARD,
+        "A script that the run has seen before: reuse its first run's outcome, or run "
+        "it again.",
+        REPEATS,
+    )
     failure_charge: str | None = option(
         None, _REWARD, "Seconds of a failure.", FAILURE_CHARGES
     )
@@ -123,7 +147,11 @@ class Options:
     chains: int | None = option(None, _POLICY, "Scripts per step.")
     lr: float | None = option(None, _POLICY, "Step size of the policy.")
     advantage: str | None = option(
-        None, _POLICY, "Baseline of the advantage.", ("loo", "critic")
+        None,
+        _POLICY,
+        "Baseline of the advantage: the mean of the others, a regression on the "
+        "parent's value and seconds, or a learned critic.",
+        ADVANTAGES,
     )
     lora_rank: int | None = option(
         None, _POLICY, "Train adapters of this rank; 0: all weights."

@@ -103,6 +103,7 @@ def sources_of(
 _PLACES = {
     "reward": ("rule", "kind"),
     "time": ("rule", "clock"),
+    "clock": ("rule", "script_clock"),
     "failure_charge": ("rule", "failure_charge"),
     "failure_penalty": ("rule", "failure_penalty"),
     "rate": ("rate", "estimator"),
@@ -116,6 +117,7 @@ _PLACES = {
     "kl_coef": ("learning", "kl_coef"),
     "chains": (None, "chains"),
     "reward_split": (None, "reward_split"),
+    "repeats": (None, "repeats"),
 }
 
 
@@ -177,7 +179,7 @@ def check_group(protocol: Protocol, arms: Sequence[Arm]) -> None:
         UsageError: an arm would learn nothing.
     """
     learns = any(arm.gradient for arm in arms)
-    if learns and protocol.chains < 2 and protocol.learning.advantage == "loo":
+    if learns and protocol.chains < 2 and protocol.learning.advantage != "critic":
         raise UsageError(
             "--chains=1 leaves nothing to compare an attempt with, so that nothing "
             "would be learned: take 2 or more, --advantage=critic or "

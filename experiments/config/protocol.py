@@ -5,10 +5,13 @@ Every difference between them is a field below; a flag overrides one field of a 
 
 import dataclasses
 
+from experiments.config import plain
 from experiments.config.rate import RateOptions
 from experiments.config.reward_rule import PAPER_RULE, RewardRule
 
 REWARD_SPLITS = ("validation", "test")
+REPEATS = ("reuse", "run")
+ADVANTAGES = ("loo", "parent", "critic")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +32,14 @@ class Sampling:
 
 @dataclasses.dataclass(frozen=True)
 class Learning:
-    """Hyper-parameters that a protocol fixes; names as in ``PPOHyper``."""
+    """Hyper-parameters that a protocol fixes; names as in ``PPOHyper``, but:
+
+    Attributes:
+        advantage: the baseline: ``loo``, the mean of the others; ``parent``, a
+            regression on the parent's value and log seconds
+            (``experiments.loop.baseline``); ``critic``, a learned value.
+        baseline_batches: of ``parent``: batches that its slopes are fitted to.
+    """
 
     advantage: str = "loo"
     epochs: int = 2
@@ -43,11 +53,20 @@ class Learning:
     value_clip: float = 0.5
     weight_decay: float = 0.01
     grad_clip: float = 1.0
+    baseline_batches: int = plain.later(8)
+
+    def __post_init__(self) -> None:
+        if self.advantage not in ADVANTAGES:
+            raise ValueError(
+                f"advantage must be one of {ADVANTAGES}, got {self.advantage!r}"
+            )
+        if self.baseline_batches < 1:
+            raise ValueError("the baseline needs at least one batch")
 
     @property
     def plain_advantage(self) -> bool:
-        """Whether an update's advantages follow from the relative rewards alone."""
-        return self.advantage == "loo" and not (self.kl_in_reward or self.whiten)
+        """Whether an update's advantages follow from the ledger alone."""
+        return self.advantage != "critic" and not (self.kl_in_reward or self.whiten)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +83,9 @@ class Protocol:
         chains: slots, one attempt each per step.
         sampling: how answers are drawn.
         learning: how the policy is updated.
+        repeats: a script that the run has seen before is given its first run's outcome
+            (``reuse``) or is run again (``run``: the paper, and records that say
+            nothing of it).
     """
 
     name: str = "sound"
@@ -74,8 +96,11 @@ class Protocol:
     chains: int = 128
     sampling: Sampling = Sampling()
     learning: Learning = Learning()
+    repeats: str = plain.later("run")
 
     def __post_init__(self) -> None:
+        if self.repeats not in REPEATS:
+            raise ValueError(f"repeats must be one of {REPEATS}, got {self.repeats!r}")
         if self.reward_split not in REWARD_SPLITS:
             raise ValueError(
                 f"reward split must be one of {REWARD_SPLITS}, got "
@@ -84,8 +109,13 @@ class Protocol:
         if self.chains < 1 or self.buffer_capacity < 1:
             raise ValueError("a run needs at least one chain and room for one attempt")
 
+    @property
+    def reuses(self) -> bool:
+        """Whether a script that was seen before is not run again."""
+        return self.repeats == "reuse"
 
-SOUND = Protocol()
+
+SOUND = Protocol(repeats="reuse")
 
 PAPER = Protocol(
     name="paper",

@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from experiments.config import plain
+
 REWARDS = ("gain", "raw", "paper")
 FAILURE_CHARGES = ("measured", "slowest", "limit")
 CLOCKS = ("attempt", "execution")
+SCRIPT_CLOCKS = ("wall", "cpu")
 
 # The paper: a valid script that beats the best so far earns this much more.
 PAPER_BONUS = 0.5
@@ -29,18 +32,22 @@ class RewardRule:
             ``measured``, ``slowest`` (at least the batch's slowest valid attempt, so
             that a failure never outranks a valid script) or ``limit``.
         clock: ``attempt`` (generation + execution) or ``execution``.
+        script_clock: execution seconds are the sandbox's ``wall`` time of the script,
+            or its ``cpu`` time. Generation is wall time under both.
     """
 
     kind: str = "gain"
     failure_penalty: float = 0.0
     failure_charge: str = "slowest"
     clock: str = "attempt"
+    script_clock: str = plain.later("wall")
 
     def __post_init__(self) -> None:
         for value, choices, name in (
             (self.kind, REWARDS, "reward"),
             (self.failure_charge, FAILURE_CHARGES, "failure charge"),
             (self.clock, CLOCKS, "time"),
+            (self.script_clock, SCRIPT_CLOCKS, "clock"),
         ):
             if value not in choices:
                 raise ValueError(f"{name} must be one of {choices}, got {value!r}")

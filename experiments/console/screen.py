@@ -155,8 +155,13 @@ class Screen:
             f"{run}: validation {record['validation_score']:.5g}, {outcome} "
             f"(step {record['step']}, chain {record['chain']})"
         )
+        if "instead_of" in record:
+            text += (
+                f"; it is number {record['place']} by validation, tested because the "
+                "best script failed its private test"
+            )
         self._now = ""
-        if record["best"] or record["status"] != "valid":
+        if record["best"] or "instead_of" in record or record["status"] != "valid":
             self.say(text)
 
     def _share(self, loop: Loop) -> str:

@@ -163,6 +163,7 @@ class Loop:
                 self.accounts.next_states(),
                 self.accounts.errors,
                 self.accounts.best,
+                self.accounts.firsts,
                 phases,
             )
             self._need_data(step, located)

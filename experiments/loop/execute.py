@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from experiments.loop import grade
 from experiments.loop.hooks import Hooks
+from experiments.loop.repeats import repeat_of
 from experiments.records.ledger import Ledger
 from experiments.records.phases import Phases
 from experiments.records.recorded import Located
@@ -47,6 +48,7 @@ class Execution:
         self._spec, self._hooks, self._ledger = spec, hooks, ledger
         self._phases, self._clock, self._best = phases, clock, best
         self._waiting: dict[Future[RunRecord], Started] = {}
+        self._followers: dict[int, list[Started]] = {}
         self.done: dict[int, Located] = {}
 
     def start(self, started: Started, script: bytes) -> None:
@@ -61,6 +63,22 @@ class Execution:
     def without_script(self, started: Started, reason: str) -> None:
         """Record an answer that holds no script."""
         self._record(started, grade.without_script(reason), None, 0.0)
+
+    def repeat(self, started: Started, first: dict[str, Any]) -> None:
+        """Record an attempt whose program has run: ``first`` is that run's record."""
+        rule = self._spec.scoring.rule
+        self._keep(
+            repeat_of(
+                started.identity, first, rule=rule, generation_s=started.generation_s
+            )
+        )
+
+    def follow(self, started: Started, chain: int) -> None:
+        """Repeat what a chain of this step runs, once that is over."""
+        if chain in self.done:
+            self.repeat(started, self.done[chain][1])
+        else:
+            self._followers.setdefault(chain, []).append(started)
 
     def collect(self) -> None:
         """Grade and record the runs that are over."""
@@ -109,6 +127,11 @@ class Execution:
             grading_s=grading_s,
             best=self._best,
         )
+        self._keep(record)
+        for follower in self._followers.pop(record["chain"], ()):
+            self.repeat(follower, record)
+
+    def _keep(self, record: dict[str, Any]) -> None:
         offset = self._ledger.append(record)
         self._phases.mark()
-        self.done[started.identity["chain"]] = (offset, record)
+        self.done[record["chain"]] = (offset, record)

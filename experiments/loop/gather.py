@@ -8,10 +8,11 @@ from typing import Any
 from experiments.config.errors import ReplayError, Stopped
 from experiments.loop.execute import Execution, Started
 from experiments.loop.hooks import Hooks
+from experiments.loop.repeats import Firsts, leaders_of, program_digest
 from experiments.loop.sample import Asked, Sampler
 from experiments.loop.select import Entry
 from experiments.records.drafts import Drafts, Generation
-from experiments.records.ledger import Ledger
+from experiments.records.ledger import Ledger, read_at
 from experiments.records.phases import Phases
 from experiments.records.recorded import Located, Recording, check_script
 from experiments.records.spec import RunSpec
@@ -52,6 +53,7 @@ class Gatherer:
         parents: Sequence[Entry | None],
         errors: Sequence[str | None],
         best: float | None,
+        firsts: Firsts,
         phases: Phases,
     ) -> tuple[list[Generation], list[Located]]:
         """Have every chain's answer run and graded; records in the chains' order.
@@ -61,6 +63,7 @@ class Gatherer:
             parents: per chain, None for the base prompt.
             errors: per chain, why its last answer gave no script.
             best: best value of earlier steps.
+            firsts: first runs of earlier steps.
             phases: takes the times.
 
         Raises:
@@ -71,6 +74,8 @@ class Gatherer:
         execution = Execution(
             self._spec, self._hooks, self._ledger, phases, self._clock, best
         )
+        start = _Starter(execution, self._ledger.path, firsts, on_record)
+        reuses = self._spec.protocol.reuses
         generations: list[Generation] = []
         try:
             for generation in self._sampler.answers(step, asked, phases):
@@ -84,10 +89,12 @@ class Gatherer:
                         continue
                     identity, script = self._identity(step, row, text, asked[row])
                     started = Started(identity, float(generation.seconds[at]))
-                    if isinstance(script, bytes):
-                        execution.start(started, script)
-                    else:
+                    if not isinstance(script, bytes):
                         execution.without_script(started, script)
+                    elif reuses:
+                        start(started, script)
+                    else:
+                        execution.start(started, script)
                 execution.collect()
             execution.finish()
         except KeyboardInterrupt:
@@ -147,5 +154,45 @@ class Gatherer:
             "answer_sha256": answer,
             "script_sha256": sha,
             "script_file": sha and f"scripts/{sha}.py",
+            "program_sha256": (
+                program_digest(script) if isinstance(script, bytes) else None
+            ),
             "started_at": time.time(),
         }, script
+
+
+class _Starter:
+    """Runs the programs of a step that are new, and repeats the others.
+
+    Args:
+        execution: of the step.
+        ledger: file of the attempts.
+        firsts: first runs of earlier steps.
+        on_record: attempts of this step that are on record already.
+    """
+
+    def __init__(
+        self,
+        execution: Execution,
+        ledger: Path,
+        firsts: Firsts,
+        on_record: dict[int, Located],
+    ):
+        self._execution, self._ledger = execution, ledger
+        self._firsts, self._on_record = firsts, on_record
+        self._leaders = leaders_of(on_record)
+
+    def __call__(self, started: Started, script: bytes) -> None:
+        """Start one attempt that has a script."""
+        chain, program = started.identity["chain"], started.identity["program_sha256"]
+        known = self._firsts.find(program)
+        if known is not None:
+            self._execution.repeat(started, read_at(self._ledger, known))
+            return
+        leader = self._leaders.setdefault(program, chain)
+        if leader == chain:
+            self._execution.start(started, script)
+        elif leader in self._on_record:
+            self._execution.repeat(started, self._on_record[leader][1])
+        else:
+            self._execution.follow(started, leader)

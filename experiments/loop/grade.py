@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from experiments.records.recorded import INFRASTRUCTURE, NO_SCRIPT
-from experiments.records.rewards import attempt_seconds
+from experiments.records.rewards import seconds_of
 from experiments.records.spec import Scoring
 from sandbox_exec.protocol import RunRecord
 
@@ -19,6 +19,10 @@ _TEXT = 2000  # characters of each output that a record keeps
 # Sums of squares of more are no float32: one such raw score would stop the run for
 # ever, as its record is read again by every resume.
 _MOST = 1e12
+_NO_CPU_TIME = (
+    "sandbox: the run's CPU time (cpu_s) was not measured, and --clock=cpu pays by it; "
+    "--clock=wall does not need it"
+)
 _OF_A_SCORE = ("medal", "above_median")
 
 
@@ -50,7 +54,8 @@ def outcome(
         return infrastructure(f"sandbox: a run of {run.delta_s} s"), None
     fields: dict[str, Any] = {
         "execution_s": float(run.delta_s),
-        "cpu_s": run.cpu_s,
+        # A record that does not say how it was measured has none.
+        "cpu_s": run.cpu_s if run.cpu_source or run.cpu_s else None,
         "queue_s": run.queue_s,
         "contended": run.slot.contended,
         "isolation": run.isolation.level,
@@ -60,8 +65,9 @@ def outcome(
         "stderr": _tail(run.stderr_head, run.stderr_tail),
     }
     if run.earlier:
-        # Disturbed runs that this one replaces: their seconds are spent all the same.
-        fields["rerun_s"] = sum(
+        # Disturbed runs that this one replaces: for information, on no clock. Their
+        # cause is another's work, and a script must not pay for it.
+        fields["disturbed_s"] = sum(
             one.delta_s for one in run.earlier if one.status != "sandbox_error"
         )
     if run.status != "ok":
@@ -114,6 +120,8 @@ def finish(
         grading_s: seconds of grading.
         best: best value of earlier steps, for the paper's bonus.
     """
+    if scoring.rule.script_clock == "cpu" and fields.get("cpu_s", 0.0) is None:
+        fields, score = infrastructure(_NO_CPU_TIME), None
     reward, value = scoring.reward(score, best)
     if abs(value) > _MOST:
         reason = f"a score of {score:g} is beyond {_MOST:g}: no reward"
@@ -126,5 +134,5 @@ def finish(
     record |= {"generation_s": float(generation_s), "grading_s": float(grading_s)}
     if fields["status"] == INFRASTRUCTURE:
         return record | {"reward": None, "value": None, "delta_s": None}
-    seconds = attempt_seconds(scoring.rule, fields["execution_s"], generation_s)
+    seconds = seconds_of(scoring.rule, record)
     return record | {"reward": reward, "value": value, "delta_s": seconds}

@@ -1,6 +1,7 @@
 """From a batch of attempts to what the policy learns from."""
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ import numpy as np
 
 from experiments.config.arms import Arm
 from experiments.config.reward_rule import RewardRule
+from experiments.loop.baseline import ParentBaseline
 from experiments.policies.base import Signals
 from experiments.records.rewards import charged_seconds
 from rpg_jax.losses import leave_one_out_advantage
@@ -48,13 +50,31 @@ def on_policy_rate(rows: Rows) -> float:
     return max(float(rows.value[rows.known].sum() / total), 0.0) if total > 0 else 0.0
 
 
+def relative_rewards(
+    reward: np.ndarray, charged: np.ndarray, *, arm: Arm, price: float
+) -> np.ndarray:
+    """r - price * charged, or r / charged for an arm that learns from ratios."""
+    if arm.signal == "ratio":
+        return reward / charged
+    return np.asarray(relative_reward(reward, charged, price))
+
+
 def make_signals(
-    arm: Arm, rule: RewardRule, rows: Rows, *, price: float, limit_s: float
+    arm: Arm,
+    rule: RewardRule,
+    rows: Rows,
+    *,
+    price: float,
+    limit_s: float,
+    baseline: ParentBaseline | None = None,
+    features: np.ndarray | None = None,
 ) -> Signals:
-    """Relative rewards, weights and leave-one-out advantages of a batch.
+    """Relative rewards, weights and advantages of a batch.
 
         relative = r - price * charged  (or r / charged),
         A_i = (relative_i - mean of the others) * weight_i
+
+    With a ``baseline`` the mean is what it predicts from the parents.
 
     All rows are one group: chains have prompts of their own, so a group per prompt
     would have one member and no baseline.
@@ -65,6 +85,8 @@ def make_signals(
         rows: the batch.
         price: reward per second.
         limit_s: wall limit of a script, seconds.
+        baseline: of ``--advantage=parent``; it keeps the batch.
+        features: of the parents, for the baseline.
     """
     if arm.failure_charge is not None:
         rule = dataclasses.replace(rule, failure_charge=arm.failure_charge)
@@ -74,15 +96,16 @@ def make_signals(
         rule, rows.seconds[known], rows.valid[known], limit_s
     )
     relative, weight = np.zeros(len(known)), np.zeros(len(known))
-    if arm.signal == "ratio":
-        relative[known] = rows.reward[known] / charged[known]
-    else:
-        relative[known] = relative_reward(rows.reward[known], charged[known], price)
+    priced = functools.partial(relative_rewards, arm=arm, price=price)
+    relative[known] = priced(rows.reward[known], charged[known])
     weight[known] = 1.0
     if arm.weight == "duration" and known.any():
         weight[known] = charged[known] / charged[known].mean()
-    advantage = np.asarray(
-        leave_one_out_advantage(jnp.asarray(relative, np.float32), jnp.asarray(known)),
-        np.float64,
-    )
+    if baseline is not None and features is not None:
+        advantage = baseline.advantage(rows.reward, charged, known, features, priced)
+    else:
+        signal = jnp.asarray(relative, np.float32)
+        advantage = np.asarray(
+            leave_one_out_advantage(signal, jnp.asarray(known)), np.float64
+        )
     return Signals(relative, advantage * weight, weight, charged, known)

@@ -84,6 +84,7 @@ class Sampler:
             score=record["score"],
             output="\n".join(text for text in texts if text),
             note=note,
+            rank=parent.rank,
         )
 
     def answers(

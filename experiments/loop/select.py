@@ -16,6 +16,9 @@ class Entry(NamedTuple):
     offset: int  # of its record in the ledger
     value: float  # reward without bonus
     seconds: float
+    program: str | None = None  # digest; None on records of an older form
+    #: Place among the valid distinct scripts it was ranked with, and their number.
+    rank: tuple[int, int] | None = None
 
 
 class Parents:
@@ -23,17 +26,34 @@ class Parents:
 
     Ranks are taken at the price of the moment: an attempt that was good value when a
     second was cheap loses its place when the price rises.
+
+    Args:
+        capacity: attempts kept.
+        distinct: keep one attempt of a program.
     """
 
-    def __init__(self, capacity: int):
+    def __init__(self, capacity: int, *, distinct: bool = False):
         self._entries: collections.deque[Entry] = collections.deque(maxlen=capacity)
+        self._distinct = distinct
+        self._programs: set[str] = set()  # of the attempts kept, if distinct
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def add(self, entry: Entry) -> None:
         """Store one valid attempt; the oldest leaves when there is no room."""
+        program = entry.program if self._distinct else None
+        if program is not None:
+            if program in self._programs:
+                return
+            self._programs.add(program)
+        if len(self._entries) == self._entries.maxlen:
+            self._programs.discard(self._entries[0].program or "")
         self._entries.append(entry)
+
+    def by_id(self) -> dict[str, Entry]:
+        """The attempts kept, by ``run_id``."""
+        return {entry.run_id: entry for entry in self._entries}
 
     def ranked(self, arm: Arm, price: float) -> list[Entry]:
         """Best first, older ones first on ties: by value - price * seconds, or by
@@ -52,10 +72,19 @@ class Parents:
 
     def next_states(self, arm: Arm, price: float, chains: int) -> list[Entry | None]:
         """The parent of each chain: chain i improves on rank i, cycling where there
-        are fewer; None (the base prompt) while nothing valid is known.
+        are fewer; None (the base prompt) while nothing valid is known. Each has its
+        rank.
         """
         ranked = self.ranked(arm, price)
         if not ranked:
             return [None] * chains
-        ranked = ranked[:chains]
+        places: dict[str, int] = {}
+        for entry in ranked:
+            places.setdefault(entry.program or entry.run_id, len(places) + 1)
+        ranked = [
+            entry._replace(
+                rank=(places[entry.program or entry.run_id], len(places)),
+            )
+            for entry in ranked[:chains]
+        ]
         return [ranked[i % len(ranked)] for i in range(chains)]

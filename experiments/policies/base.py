@@ -12,7 +12,7 @@ class Signals(NamedTuple):
     """What one batch teaches; arrays of shape [B], 0 where ``mask`` is false."""
 
     relative: np.ndarray  # the signal: r - price * charged, or r / charged
-    advantage: np.ndarray  # over the mean of the others, times weight: without a critic
+    advantage: np.ndarray  # over the protocol's baseline, times weight; no critic
     weight: np.ndarray
     charged: np.ndarray  # seconds
     mask: np.ndarray  # bool; rows that take part

@@ -70,7 +70,11 @@ def ppo_hyper(
         or sampling.top_p is not None
         or sampling.presence_penalty != 0
     )
-    fields = dataclasses.asdict(learning) | {
+    fields = dataclasses.asdict(learning)
+    del fields["baseline_batches"]  # the loop's
+    if learning.advantage == "parent":
+        fields["advantage"] = "given"
+    fields |= {
         "temperature": sampling.temperature,
         "loss_length": sampling.max_new_tokens,
         "microbatch": options.microbatch,
@@ -142,6 +146,7 @@ class LLMPolicy:
         self.seed = seed
         self._clock = clock
         self._stop = stop_ids(config, tokenizer)
+        self._given = hyper.advantage == "given"
         self._ppo = make_ppo(config, hyper, mesh=mesh, donate=self.options.donate)
         start = _own_float32(params) if self.options.donate else params
         self._state = self._ppo.init(jax.random.key(seed), start)
@@ -235,8 +240,9 @@ class LLMPolicy:
             fields["prompt"],
             fields["prompt_mask"],
             answers,
-            signals.relative,
-            weight=signals.weight,
+            signals.advantage if self._given else signals.relative,
+            # Advantages have their weights already.
+            weight=None if self._given else signals.weight,
         )
         self._state, metrics = self._ppo.update(self._state, batch)
         return metrics.summary()

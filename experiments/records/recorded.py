@@ -34,8 +34,19 @@ def by_step(path: Path) -> Iterator[tuple[int, list[Located]]]:
         yield step, [rows[chain] for chain in sorted(rows)]
 
 
+def is_repeat(record: dict[str, Any]) -> bool:
+    """Whether the attempt repeats a program of the run, so that nothing was run."""
+    return record.get("repeat_of") is not None
+
+
 def spent_s(record: dict[str, Any]) -> float:
-    """Execution seconds that an attempt has cost, disturbed runs of it included."""
+    """Execution seconds that an attempt has cost; 0 for a repeat.
+
+    A disturbed run is not billed beside its rerun (``disturbed_s``); records of an
+    older form, which have ``rerun_s``, keep the clock that they were made under.
+    """
+    if is_repeat(record):
+        return 0.0
     return float(record["execution_s"] + record.get("rerun_s", 0.0))
 
 

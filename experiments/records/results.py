@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.records.final import best_final
+from experiments.records.final import best_final, scored
 from experiments.records.ledger import read
 from experiments.records.phases import PHASES
-from experiments.records.recorded import ATTEMPTS, METRICS, by_step
+from experiments.records.recorded import ATTEMPTS, METRICS, by_step, is_repeat
 from experiments.records.texts import write_through
 
 FIELDS = (
@@ -30,6 +30,7 @@ FIELDS = (
     "rho",
     "best_validation_score",
     "test_status",
+    "test_place",
     "test_score",
     "medal",
     "above_median",
@@ -68,7 +69,9 @@ def row_of(
     """A run's row, from its files; numbers that are not known are empty.
 
     ``reward_rate`` is the sum of rewards (without bonus or penalty) over the sum of
-    seconds, all attempts of the run: what it earned per second, on the rule's clock.
+    seconds (``sum_delta_s``): what the run earned per second, on the rule's clock. A
+    repeat counts in neither: it earned nothing new and its seconds were not spent.
+    Shares and means are of all attempts.
 
     Raises:
         LedgerError: a file of records is damaged.
@@ -98,7 +101,7 @@ def row_of(
 def _earned(folder: Path, steps: int) -> Row:
     """Columns that the attempts of the committed steps give."""
     known = valid = 0
-    reward = value = seconds = 0.0
+    reward = value = seconds = spent = 0.0
     for step, located in by_step(folder / ATTEMPTS):
         if step >= steps:
             break
@@ -108,28 +111,36 @@ def _earned(folder: Path, steps: int) -> Row:
             known += 1
             valid += record["valid"]
             reward += record["reward"]
-            value += record["value"]
             seconds += record["delta_s"]
+            if not is_repeat(record):
+                value += record["value"]
+                spent += record["delta_s"]
     if not known:
         return {}
     return {
         "valid_share": valid / known,
         "mean_reward": reward / known,
         "mean_delta_s": seconds / known,
-        "sum_delta_s": seconds,
-        "reward_rate": value / seconds,
+        "sum_delta_s": spent,
+        "reward_rate": value / spent if spent else None,
     }
 
 
 def _tested(folder: Path, best_score: float | None) -> Row:
-    """Columns that the private test gives."""
-    final = best_final(folder)
-    if final is None:
+    """Columns that the private test gives.
+
+    ``test_place`` is the tested script's place by validation score: 1, or more where
+    better ones failed their test.
+    """
+    best, found = best_final(folder), scored(folder)
+    if best is None or found is None:
         return {}
-    if final["validation_score"] != best_score:
+    if best["validation_score"] != best_score:
         return {"test_status": OUTDATED}
+    final, place = found
     return {
         "test_status": final["status"],
+        "test_place": place,
         "test_score": final["score"],
         "medal": final["medal"],
         "above_median": final["above_median"],

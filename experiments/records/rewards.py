@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 import numpy as np
 
@@ -62,13 +63,27 @@ def attempt_reward(
 
 
 def attempt_seconds(
-    rule: RewardRule, execution_s: float, generation_s: float = 0.0
+    rule: RewardRule, script_s: float, generation_s: float = 0.0
 ) -> float:
     """Seconds of an attempt on the rule's clock, at least ``MIN_SECONDS``."""
-    seconds = execution_s + (generation_s if rule.clock == "attempt" else 0.0)
+    seconds = script_s + (generation_s if rule.clock == "attempt" else 0.0)
     if not (math.isfinite(seconds) and seconds >= 0):
         raise ValueError(f"seconds must be finite and >= 0, got {seconds}")
     return max(seconds, MIN_SECONDS)
+
+
+def seconds_of(rule: RewardRule, record: Mapping[str, Any]) -> float:
+    """Seconds that a recorded attempt pays for, on the rule's clocks.
+
+    Args:
+        rule: wall or CPU seconds of the script, with generation or without.
+        record: has ``execution_s``, ``generation_s`` and, where a script was run,
+            ``cpu_s``.
+    """
+    script_s = record["execution_s"]
+    if rule.script_clock == "cpu":
+        script_s = record.get("cpu_s", 0.0)  # nothing was run: nothing was used
+    return attempt_seconds(rule, script_s, record["generation_s"])
 
 
 def charged_seconds(

@@ -13,8 +13,9 @@ class PPOHyper:
     """Hyper-parameters of the PPO step; hashable, so that they are static under jit.
 
     Attributes:
-        advantage: "loo", the leave-one-out mean of the group as baseline, or "critic",
-            a learned value per token with GAE(1, 1) (the paper's).
+        advantage: "loo", the leave-one-out mean of the group as baseline, "critic", a
+            learned value per token with GAE(1, 1) (the paper's), or "given": the
+            batch's rewards are the advantages, and no baseline is taken off.
         epochs: passes over the batch.
         minibatches: optimizer steps per pass.
         microbatch: rows per forward pass; gradients are accumulated over them. A
@@ -48,7 +49,7 @@ class PPOHyper:
             update warns; 0 takes 5e-4 for float32 and 0.05 for bfloat16.
     """
 
-    advantage: Literal["loo", "critic"] = "loo"
+    advantage: Literal["loo", "critic", "given"] = "loo"
     epochs: int = 2
     minibatches: int = 1
     microbatch: int = 8
@@ -83,7 +84,7 @@ class PPOHyper:
                     f"{name} must be at least 1, got {getattr(self, name)}"
                 )
         for name, allowed in (
-            ("advantage", ("loo", "critic")),
+            ("advantage", ("loo", "critic", "given")),
             ("critic_trunk", ("shared", "own")),
             ("compute_dtype", ("float32", "bfloat16")),
         ):

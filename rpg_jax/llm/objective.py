@@ -162,13 +162,18 @@ def advantages(hyper: PPOHyper, rows: DeviceBatch, fixed: Fixed) -> Fixed:
     """Advantages and value targets of a whole batch.
 
     Leave-one-out: A_i = R_i - mean of the other members of the group, the same for each
-    token (0 for a group of one). Critic: GAE with gamma = lambda = 1.
+    token (0 for a group of one). Critic: GAE with gamma = lambda = 1. Given: R_i as it
+    is.
     """
     mask = rows.completion_mask
     reward = row_rewards(hyper, rows, fixed)
     if hyper.uses_critic:
         result = losses.gae(reward, fixed.old_value, mask, discount=1.0, trace=1.0)
         advantage, target = result.advantage, result.target
+    elif hyper.advantage == "given":
+        total = jnp.sum(reward, axis=1, keepdims=True)
+        advantage = jnp.broadcast_to(total, mask.shape)
+        target = jnp.zeros_like(advantage)
     else:
         total = jnp.sum(reward, axis=1)
         alive = jnp.any(mask, axis=1)

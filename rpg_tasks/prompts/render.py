@@ -63,7 +63,8 @@ class Attempt:
         failure: what went wrong, in words; None when it was graded.
         output: what it printed, standard error included.
         note: what else the next answer should know, in words.
-        rank: its place among the scripts known, and their number.
+        rank: its place among the valid distinct scripts of its run, 1 for the best, and
+            their number; None where it is not known. Prompts of other styles leave it out.
     """
 
     script: str

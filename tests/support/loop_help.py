@@ -1,6 +1,6 @@
 """A scripted policy, a fake sandbox and a fake grader for the tests of the loop.
 
-A script is a comment that says what happens when it is run, so that every number of a
+A script says in one assignment what happens when it is run, so that every number of a
 run is a function of the texts alone.
 """
 
@@ -23,6 +23,7 @@ from sandbox_exec.protocol import RunRecord, Submission
 
 TASK = get_task("tabular-2022")  # AUC: higher is better, perfect 1
 BASELINE = 0.5
+ORDER = "order = "
 # (score or a failure, seconds): what the scripted policy chooses from.
 MENU = (
     (0.6, 1.0),
@@ -39,7 +40,13 @@ MENU = (
 def answer(score, seconds, salt=""):
     """What a model would write: a plan and one block."""
     order = json.dumps({"score": score, "seconds": seconds, "salt": salt})
-    return f"The plan.\n```python\n# {order}\n```\n"
+    return f"The plan.\n```python\n{ORDER}{order}\n```\n"
+
+
+def order_of(script):
+    """What a script orders: score, seconds, salt."""
+    line = next(s for s in script.decode().splitlines() if s.startswith(ORDER))
+    return json.loads(line.removeprefix(ORDER))
 
 
 class ScriptedPolicy:
@@ -96,9 +103,22 @@ class ScriptedPolicy:
             return int(file["step"])
 
 
+class Unsalted(ScriptedPolicy):
+    """Writes the same few programs over and over, each with another comment."""
+
+    def sample(self, step, rows, prompts):
+        for group in super().sample(step, rows, prompts):
+            picks = group.payload["pick"].tolist()
+            texts = [
+                answer(*self.menu[pick]).replace("order", f"# {row}\norder", 1)
+                for row, pick in zip(group.rows, picks, strict=True)
+            ]
+            yield group._replace(texts=tuple(texts))
+
+
 def run_record(run_id, script):
     """The sandbox's record of a script, by what its comment orders."""
-    order = json.loads(script.decode().lstrip("# "))
+    order = order_of(script)
     score, seconds = order["score"], order["seconds"]
     options = {"run_id": run_id, "delta_s": seconds, "status": "ok"}
     if score in ("nonzero_exit", "timeout", "sandbox_error", "oom"):

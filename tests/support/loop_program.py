@@ -1,4 +1,4 @@
-"""A run in a process of its own, for the test that kills it: FOLDER STEPS PAUSE."""
+"""A run in its own process, for the test that kills it: FOLDER STEPS PAUSE POLICY."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ from experiments.loop.algorithm import Loop
 from experiments.loop.turns import run
 
 
-def main(folder: str, steps: str, pause: str) -> None:
+def main(folder: str, steps: str, pause: str, name: str) -> None:
     pool = ThreadPoolExecutor(3)
 
     def slow(run_id, script):
@@ -22,7 +22,7 @@ def main(folder: str, steps: str, pause: str) -> None:
     def execute(run_id, script):
         return pool.submit(slow, run_id, script)
 
-    policy = helper.ScriptedPolicy(Path(folder))
+    policy = getattr(helper, name)(Path(folder))
     spec = helper.spec(checkpoint_every=3)
     hooks = helper.hooks(policy, execute=execute)
     with Loop(folder, spec, hooks, resume=True) as loop:

@@ -62,7 +62,7 @@ def make_execute(task, *, lost=0.02, stdout="rows 100\n", stderr=""):
     """Execution that an order on the script's first line decides."""
 
     def execute(run_id, script):
-        order = json.loads(script.decode().splitlines()[0].lstrip("# "))
+        order = loop_help.order_of(script)
         score, seconds = order["score"], order["seconds"]
         rng = np.random.default_rng(list(run_id.encode()))
         seconds = float(seconds * np.exp(0.2 * rng.standard_normal()))

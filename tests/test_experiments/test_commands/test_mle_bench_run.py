@@ -142,7 +142,7 @@ def test_the_private_test_is_scored_on_its_own_answers(finished):
         }
         for record in found:
             text = (folder / record["script_file"]).read_text("utf-8")
-            quality = json.loads(text.lstrip("# "))["score"]
+            quality = helper.order_of(text.encode())["score"]
             content = run_help.submission(experiment.data, "test", quality)
             assert record["score"] == grader.grade_bytes(content).score
         (top,) = [r for r in found if r["best"]]

@@ -98,7 +98,10 @@ def test_flags_override_the_preset_and_the_protocol():
         fixed_price=0.25,
     )
     rule = found.protocol.rule
-    assert dataclasses.astuple(rule) == ("gain", 0.5, "measured", "attempt")
+    assert dataclasses.astuple(rule) == (
+        *("gain", 0.5, "measured", "attempt"),
+        "wall",
+    )
     assert (found.protocol.rate.estimator, found.protocol.rate.data) == (
         "empirical",
         "greedy",

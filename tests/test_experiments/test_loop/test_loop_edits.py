@@ -29,11 +29,11 @@ class Editor:
             if not prompt.startswith("improve"):
                 texts.append(helper.answer(0.6, 1.0 + row))
                 continue
-            line = next(s for s in prompt.split("\n") if s.startswith("# {"))
-            order = json.loads(line.lstrip("# "))
+            line = next(s for s in prompt.split("\n") if s.startswith(helper.ORDER))
+            order = helper.order_of(line.encode())
             order["score"] = round(order["score"] + 0.01 * (row + 1), 4)
             old = "# nothing like it" if row == 1 else line
-            new = line if row == 2 else f"# {json.dumps(order)}"
+            new = line if row == 2 else f"{helper.ORDER}{json.dumps(order)}"
             texts.append(
                 f"Higher.\n<<<<<<< SEARCH\n{old}\n=======\n{new}\n>>>>>>> REPLACE\n"
             )

@@ -1,7 +1,6 @@
 """Faults in each phase: one clear line or the run goes on, and never a reward."""
 
 import errno
-import json
 import os
 from concurrent.futures import Future
 
@@ -21,10 +20,6 @@ GOOD = (0.9, 5.0)
 
 def _only(folder, *menu):
     return helper.ScriptedPolicy(folder, menu=menu)
-
-
-def _order(script):
-    return json.loads(script.decode().lstrip("# "))
 
 
 def _is_lost(record):

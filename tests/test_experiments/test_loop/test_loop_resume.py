@@ -41,9 +41,9 @@ def _attempts(folder):
     ]
 
 
-def _straight(folder, steps, **options):
+def _straight(folder, steps, kind=helper.ScriptedPolicy, **options):
     folder.mkdir()
-    policy = helper.ScriptedPolicy(folder)
+    policy = kind(folder)
     with Loop(folder, helper.spec(**options), helper.hooks(policy)) as loop:
         run([loop], Budget(steps=steps))
     return policy
@@ -146,9 +146,10 @@ def test_lost_records_are_noticed(tmp_path):
 
 
 @pytest.mark.slow
-def test_kill_nine_at_random_moments(tmp_path):
+@pytest.mark.parametrize("kind", [helper.ScriptedPolicy, helper.Unsalted])
+def test_kill_nine_at_random_moments(tmp_path, kind):
     """SIGKILL until it is through; then it equals a run that was left alone."""
-    straight = _straight(tmp_path / "a", 12, checkpoint_every=3)
+    straight = _straight(tmp_path / "a", 12, kind, checkpoint_every=3)
     folder = tmp_path / "b"
     folder.mkdir()
     command = [
@@ -157,6 +158,7 @@ def test_kill_nine_at_random_moments(tmp_path):
         str(folder),
         "12",
         "0.02",
+        kind.__name__,
     ]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     ledger = folder / "attempts.jsonl"
@@ -237,9 +239,9 @@ def test_ten_thousand_attempts_are_taken_up_in_flat_memory(tmp_path):
                 name = f"{step}.{record['chain']}"
                 new = record | {"step": step, "run_id": name, "stdout": "x" * 1500}
                 file.write(json.dumps(new | {"parent": None}) + "\n")
-    accounts = Accounts(helper.spec(chains=100))
-    accounts.take(*next(by_step(target / "attempts.jsonl")))  # compiles
-    accounts = Accounts(helper.spec(chains=100))
+    spec = helper.spec(chains=100, protocol=dataclasses.replace(SOUND, repeats="run"))
+    Accounts(spec).take(*next(by_step(target / "attempts.jsonl")))  # compiles
+    accounts = Accounts(spec)
     with _traced() as held:
         for step, located in by_step(target / "attempts.jsonl"):
             accounts.take(step, located)

@@ -10,6 +10,7 @@ from loop_help import make_loop as _loop
 from experiments.config.budget import Budget
 from experiments.config.errors import LoopError, Stopped
 from experiments.loop.turns import run
+from experiments.records.recorded import spent_s
 from experiments.reporting.curves import read_chains
 
 GOOD = (0.9, 5.0)
@@ -71,7 +72,7 @@ def test_a_second_try_that_is_stopped_runs_what_it_lacks(tmp_path):
         assert loop.step()["relative"] == metrics["relative"]
 
 
-def test_disturbed_runs_are_on_the_budget(tmp_path):
+def test_disturbed_runs_are_on_no_clock(tmp_path):
     def execute(run_id, script):
         record = helper.run_record(run_id, script)
         earlier = (
@@ -88,12 +89,18 @@ def test_disturbed_runs_are_on_the_budget(tmp_path):
         changes={"execute": execute},
     ) as loop:
         metrics = loop.step()
-        assert loop.used()["execution"] == pytest.approx(8.0)
-    assert [r["rerun_s"] for r in helper.records(tmp_path)] == [3.0] * 6
+        assert loop.used()["execution"] == pytest.approx(5.0)
+    assert [r["disturbed_s"] for r in helper.records(tmp_path)] == [3.0] * 6
     assert [r["execution_s"] for r in helper.records(tmp_path)] == [5.0] * 6
     assert metrics["mean_delta_s"] < 6  # the rate sees the run that counts
     chains = read_chains(tmp_path, helper.TASK, baseline=0.5)
-    assert [float(c.time[-1]) for c in chains] == pytest.approx([8.0] * 6)
+    assert [float(c.time[-1]) for c in chains] == pytest.approx([5.0] * 6)
+
+
+def test_records_of_an_older_form_keep_their_billing():
+    assert spent_s({"execution_s": 5.0, "rerun_s": 3.0}) == 8.0
+    assert spent_s({"execution_s": 5.0, "disturbed_s": 3.0}) == 5.0
+    assert spent_s({"execution_s": 5.0, "repeat_of": "first"}) == 0.0
 
 
 def test_a_checkpoint_is_written_once_a_step(tmp_path):

@@ -156,3 +156,11 @@ def test_advantages_against_plain_loops(batch):
     white = dataclasses.replace(critic, whiten=True)
     got = np.asarray(objective.advantages(white, batch, fixed).advantage)[mask]
     np.testing.assert_allclose([got.mean(), got.std()], [0, 1], atol=1e-4)
+
+
+def test_given_advantages_are_the_rewards_as_they_are(batch):
+    mask = np.array(batch.completion_mask)
+    given = dataclasses.replace(BASE, advantage="given")
+    got = objective.advantages(given, batch, fixed_of(batch)).advantage
+    want = np.asarray(batch.reward * batch.weight)[:, None] * mask
+    np.testing.assert_allclose(got, want, rtol=1e-6)
