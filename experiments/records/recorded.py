@@ -1,6 +1,6 @@
 """Attempts that are on record already: of a resumed run, or of a run to replay."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def by_step(path: Path) -> Iterator[tuple[int, list[Located]]]:
         yield step, [rows[chain] for chain in sorted(rows)]
 
 
-def is_repeat(record: dict[str, Any]) -> bool:
+def is_repeat(record: Mapping[str, Any]) -> bool:
     """Whether the attempt repeats a program of the run, so that nothing was run."""
     return record.get("repeat_of") is not None
 

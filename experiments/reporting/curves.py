@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.records.ledger import read
-from experiments.records.recorded import ATTEMPTS, METRICS, by_step, spent_s
+from experiments.records.recorded import ATTEMPTS, METRICS, by_step, is_repeat, spent_s
 from experiments.records.rewards import MIN_SECONDS
-from experiments.reporting.runs import Floats, is_repeat
+from experiments.reporting.runs import Floats
 from rpg_tasks.registry import Task
 from rpg_tasks.scores import oriented
 

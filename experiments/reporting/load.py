@@ -21,7 +21,7 @@ from experiments.config.errors import LedgerError
 from experiments.records.final import final_records
 from experiments.records.ledger import Record, read
 from experiments.records.phases import PHASES
-from experiments.records.recorded import ATTEMPTS, METRICS, by_step
+from experiments.records.recorded import ATTEMPTS, METRICS, by_step, is_repeat
 from experiments.reporting.alike import check_alike
 from experiments.reporting.runs import (
     Attempts,
@@ -29,7 +29,6 @@ from experiments.reporting.runs import (
     Floats,
     ReportError,
     RunRecords,
-    is_repeat,
     rule_of,
 )
 from experiments.reporting.unfinished import absent, failed, progress, stopped

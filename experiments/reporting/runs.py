@@ -21,11 +21,6 @@ Bools = npt.NDArray[np.bool_]
 STATUSES = ("valid", "invalid", "failed", "no_script", "infrastructure")
 
 
-def is_repeat(record: Mapping[str, Any]) -> bool:
-    """Whether an attempt's program had been run before; old records never say so."""
-    return record.get("repeat_of") is not None
-
-
 def rule_of(config: Mapping[str, Any]) -> RewardRule:
     """The protocol's reward rule as a run's config.json has it."""
     rule = config.get("protocol", {})

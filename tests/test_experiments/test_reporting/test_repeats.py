@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 import report_help as helper
 
+from experiments.records.recorded import is_repeat
 from experiments.reporting import curves, facts, learning, numbers, run_sheets
 from experiments.reporting.load import load
-from experiments.reporting.runs import is_repeat
 
 SHARED = {
     "tasks": ("tabular-2022",), "arms": ("rpg", "vanilla"), "seeds": (0,), "steps": 4,
