@@ -120,12 +120,11 @@ def read_chains(
         for _, record in located:
             if record["delta_s"] is None:
                 continue
-            repeat = is_repeat(record)
-            spent = 0.0 if repeat else spent_s(record)
+            spent = spent_s(record)
             if clock == "total":
                 spent += record["generation_s"] + record["grading_s"]
                 spent += update.get(step, 0.0)
-            least = 0.0 if repeat else MIN_SECONDS
+            least = 0.0 if is_repeat(record) else MIN_SECONDS
             seconds.setdefault(record["chain"], []).append(max(spent, least))
             scores.setdefault(record["chain"], []).append(record["score"])
     return [

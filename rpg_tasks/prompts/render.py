@@ -64,7 +64,7 @@ class Attempt:
         output: what it printed, standard error included.
         note: what else the next answer should know, in words.
         rank: its place among the valid distinct scripts of its run, 1 for the best, and
-            their number; None where it is not known. Other styles' prompts leave it out.
+            their number; None where it is not known. Other styles leave it out.
     """
 
     script: str
