@@ -15,6 +15,7 @@ SIGNALS = ("relative", "ratio")
 WEIGHTS = ("none", "duration")
 CHARGES = ("measured", "slowest", "limit")
 POLICIES = ("model", "random-edits")
+PARENTS = ("ranked", "none")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Arm:
         gradient: false leaves the policy as it is: ranking only.
         policy: what writes answers: the experiment's ``model``, or ``random-edits``,
             which draws them from the task's recipe and knows nothing.
+        parents: ``ranked`` attempts are shown, to be improved; with ``none`` every
+            attempt answers the base prompt, so that all draws are independent.
     """
 
     name: str
@@ -47,6 +50,7 @@ class Arm:
     failure_charge: str | None = None
     gradient: bool = True
     policy: str = plain.later("model")
+    parents: str = plain.later("ranked")
 
     def __post_init__(self) -> None:
         for field, choices in (
@@ -56,6 +60,7 @@ class Arm:
             ("weight", WEIGHTS),
             ("failure_charge", (None, *CHARGES)),
             ("policy", POLICIES),
+            ("parents", PARENTS),
         ):
             if getattr(self, field) not in choices:
                 raise ValueError(
@@ -75,6 +80,7 @@ ARMS: dict[str, Arm] = {
         Arm("rpg"),
         _unpriced("vanilla"),
         _unpriced("search-only", gradient=False),
+        _unpriced("independent", gradient=False, parents="none"),
         _unpriced("random-edits", gradient=False, policy="random-edits"),
         Arm("fixed-price", advantage_price="fixed", ranking_price="fixed"),
         _unpriced("ratio", signal="ratio"),
@@ -132,6 +138,8 @@ def in_words(arm: Arm) -> str:
         signal = "reward / seconds"
     if arm.policy == "random-edits":
         return f"edits drawn at random; goes on from the scripts of highest {signal}"
+    if arm.parents == "none" and not arm.gradient:
+        return "no training, no parents: independent draws of the policy"
     if not arm.gradient:
         return f"no training; goes on from the scripts of highest {signal}"
     weighted = ", long attempts weigh more" if arm.weight == "duration" else ""

@@ -72,10 +72,10 @@ class Parents:
 
     def next_states(self, arm: Arm, price: float, chains: int) -> list[Entry | None]:
         """The parent of each chain: chain i improves on rank i, cycling where there
-        are fewer; None (the base prompt) while nothing valid is known. Each has its
-        rank.
+        are fewer; None (the base prompt) while nothing valid is known, and for an
+        arm without parents. Each has its rank.
         """
-        ranked = self.ranked(arm, price)
+        ranked = self.ranked(arm, price) if arm.parents == "ranked" else []
         if not ranked:
             return [None] * chains
         places: dict[str, int] = {}

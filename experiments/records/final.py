@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,11 @@ def final_records(folder: Path) -> list[Record]:
 
 def best_final(folder: Path) -> Record | None:
     """The last word on the run's best script, if it was scored; see ``scored``."""
-    found = None
-    for record in final_records(folder):
-        if record["best"]:
-            found = record
-    return found
+    return _best(final_records(folder))
+
+
+def _best(records: Sequence[Record]) -> Record | None:
+    return next((one for one in reversed(records) if one.get("best")), None)
 
 
 def failed(record: Record) -> bool:
@@ -35,20 +36,28 @@ def failed(record: Record) -> bool:
 
 
 def scored(folder: Path) -> tuple[Record, int] | None:
+    """``scored_of`` what is on record of a run."""
+    return scored_of(final_records(folder))
+
+
+def scored_of(records: Sequence[Record]) -> tuple[Record, int] | None:
     """The test that a run's result is taken from, and its script's place.
 
     The best script's; where that failed, the first of its ``fallbacks`` that did not
     fail. If all failed, the best script's again.
 
+    Args:
+        records: of the run's private test, in the order in which they were written.
+
     Returns:
         The record and the place by validation score, 1 for the best; None without any.
     """
-    best = best_final(folder)
+    best = _best(records)
     if best is None:
         return None
     if not failed(best):
         return best, 1
-    last = {record["of"]: record for record in final_records(folder)}
+    last = {record["of"]: record for record in records}
     for place, of in enumerate(best.get("fallbacks", ()), 2):
         if of not in last:
             break

@@ -50,6 +50,24 @@ def spent_s(record: dict[str, Any]) -> float:
     return float(record["execution_s"] + record.get("rerun_s", 0.0))
 
 
+def answer_alone(record: Mapping[str, Any], *, clock: str) -> Mapping[str, Any]:
+    """The attempt as a rate counts it: a repeat ran no script and earned nothing new.
+
+    Only its answer took time, and under the clock ``execution`` not even that.
+
+    Args:
+        record: any attempt; one that is no repeat stays as it is.
+        clock: of the reward rule.
+    """
+    if not is_repeat(record):
+        return record
+    seconds = record.get("delta_s")
+    if seconds is not None:
+        answer = record.get("generation_s") or 0.0
+        seconds = min(seconds, 0.0 if clock == "execution" else answer)
+    return {**record, "execution_s": 0.0, "delta_s": seconds}
+
+
 class Recording:
     """Finds the records of a step by their offsets.
 

@@ -11,7 +11,13 @@ from typing import Any
 from experiments.records.final import best_final, scored
 from experiments.records.ledger import read
 from experiments.records.phases import PHASES
-from experiments.records.recorded import ATTEMPTS, METRICS, by_step, is_repeat
+from experiments.records.recorded import (
+    ATTEMPTS,
+    METRICS,
+    answer_alone,
+    by_step,
+    is_repeat,
+)
 from experiments.records.texts import write_through
 
 FIELDS = (
@@ -64,14 +70,26 @@ def empty_row(*, task: str, arm: str, seed: int, status: str, data: str) -> Row:
 
 
 def row_of(
-    folder: Path, *, task: str, arm: str, seed: int, status: str, data: str
+    folder: Path,
+    *,
+    task: str,
+    arm: str,
+    seed: int,
+    status: str,
+    data: str,
+    clock: str = "attempt",
 ) -> Row:
     """A run's row, from its files; numbers that are not known are empty.
 
     ``reward_rate`` is the sum of rewards (without bonus or penalty) over the sum of
     seconds (``sum_delta_s``): what the run earned per second, on the rule's clock. A
-    repeat counts in neither: it earned nothing new and its seconds were not spent.
-    Shares and means are of all attempts.
+    repeat earned nothing new and took the seconds of its answer alone. ``mean_delta_s``
+    is of first runs; ``valid_share`` and ``mean_reward`` are of all attempts.
+
+    Args:
+        folder: of the run.
+        task, arm, seed, status, data: go into the row as they are.
+        clock: of the reward rule.
 
     Raises:
         LedgerError: a file of records is damaged.
@@ -95,12 +113,13 @@ def row_of(
         "execution_s": last["used"]["execution"],
         **{f"{phase}_s": spent for phase, spent in phases.items()},
     }
-    return row | _earned(folder, last["step"] + 1) | _tested(folder, last["best_score"])
+    row |= _earned(folder, last["step"] + 1, clock=clock)
+    return row | _tested(folder, last["best_score"])
 
 
-def _earned(folder: Path, steps: int) -> Row:
+def _earned(folder: Path, steps: int, *, clock: str) -> Row:
     """Columns that the attempts of the committed steps give."""
-    known = valid = 0
+    known = valid = first = 0
     reward = value = seconds = spent = 0.0
     for step, located in by_step(folder / ATTEMPTS):
         if step >= steps:
@@ -111,16 +130,17 @@ def _earned(folder: Path, steps: int) -> Row:
             known += 1
             valid += record["valid"]
             reward += record["reward"]
-            seconds += record["delta_s"]
+            spent += answer_alone(record, clock=clock)["delta_s"]
             if not is_repeat(record):
+                first += 1
                 value += record["value"]
-                spent += record["delta_s"]
+                seconds += record["delta_s"]
     if not known:
         return {}
     return {
         "valid_share": valid / known,
         "mean_reward": reward / known,
-        "mean_delta_s": seconds / known,
+        "mean_delta_s": seconds / first if first else None,
         "sum_delta_s": spent,
         "reward_rate": value / spent if spent else None,
     }

@@ -21,7 +21,13 @@ from experiments.config.errors import LedgerError
 from experiments.records.final import final_records
 from experiments.records.ledger import Record, read
 from experiments.records.phases import PHASES
-from experiments.records.recorded import ATTEMPTS, METRICS, by_step, is_repeat
+from experiments.records.recorded import (
+    ATTEMPTS,
+    METRICS,
+    answer_alone,
+    by_step,
+    is_repeat,
+)
 from experiments.reporting.alike import check_alike
 from experiments.reporting.runs import (
     Attempts,
@@ -61,17 +67,6 @@ def _config(folder: Path) -> dict[str, Any]:
 def _floats(rows: Sequence[Record], name: str) -> Floats:
     values = (row.get(name) for row in rows)
     return np.array([math.nan if v is None else v for v in values], np.float64)
-
-
-def _without_run(record: Record, *, clock: str) -> Record:
-    """A repeat as it counts: no script was run, so only its answer took time."""
-    if not is_repeat(record):
-        return record
-    seconds = record.get("delta_s")
-    if seconds is not None:
-        answer = record.get("generation_s") or 0.0
-        seconds = min(seconds, 0.0 if clock == "execution" else answer)
-    return record | {"execution_s": 0.0, "delta_s": seconds}
 
 
 class _Totals:
@@ -117,7 +112,7 @@ def read_attempts(path: Path, steps: int, *, clock: str = "attempt") -> Attempts
                         f"{path} is damaged at byte {offset}: a record without {name}"
                     )
             totals.take(record)
-            record = _without_run(record, clock=clock)
+            record = answer_alone(record, clock=clock)
             rows.append({name: record.get(name) for name in _KEPT} | {"at": offset})
     rows.sort(key=lambda row: (row["step"], row["chain"]))
     return Attempts(

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.records.final import scored_of
 from experiments.reporting import tables
 from experiments.reporting.runs import Experiment, Floats, RunRecords
 from rpg_tasks.registry import Task
@@ -25,15 +26,19 @@ def attempt_of(record: dict[str, Any]) -> str:
 
 
 def latest(run: RunRecords) -> list[dict[str, Any]]:
-    """One record a script, and one script a run or a chain: the last that was best.
+    """The tests that count: one of a run, or one of each of its chains.
 
     A later record takes the place of what it retries; a run that went on with a larger
-    budget may have found a better script.
+    budget may have found a better script. A run's test is that of ``scored_of``: where
+    the best script failed it, a script that stands in. A stand-in is no chain's test.
     """
     scripts = list({attempt_of(record): record for record in run.final}.values())
-    if all(record.get("best") for record in scripts):
-        return scripts[-1:]
-    return list({record["chain"]: record for record in scripts}.values())
+    own = [record for record in scripts if not record.get("instead_of")]
+    if all(record.get("best") for record in own):
+        found = scored_of(run.final)
+        return [] if found is None else [found[0]]
+    in_turn = [*(record for record in scripts if record.get("instead_of")), *own]
+    return list({record["chain"]: record for record in in_turn}.values())
 
 
 def scores(run: RunRecords) -> Floats:

@@ -30,6 +30,8 @@ LOOKS = {
     "rpg": Look("#0072b2", "-", "o"),
     "vanilla": Look("#d55e00", (0, (5, 1.6)), "s"),
     "search-only": Look("#6e6e6e", (0, (8, 1, 1, 1)), "^"),
+    "random-edits": Look("#2b2b2b", (0, (1, 1.2)), "d"),
+    "independent": Look("#b0b0b0", (0, (1, 3)), "_"),
     "fixed-price": Look("#009e73", (0, (6, 1.5, 1, 1.5)), "D"),
     "ratio": Look("#cc79a7", (0, (3, 1, 1, 1, 1, 1)), "v"),
     "on-policy-rate": Look("#e69f00", (0, (8, 2)), "P"),

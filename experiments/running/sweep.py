@@ -193,7 +193,13 @@ def rows_of(settings: Settings, folder: Path) -> tuple[list[Row], dict[Path, str
             for seed in settings.seeds:
                 place = run_folder(folder, short, arm.name, seed)
                 about = functools.partial(
-                    row_of, place, task=short, arm=arm.name, seed=seed, data=data
+                    row_of,
+                    place,
+                    task=short,
+                    arm=arm.name,
+                    seed=seed,
+                    data=data,
+                    clock=settings.protocol.rule.clock,
                 )
                 try:
                     row = about(status=status)

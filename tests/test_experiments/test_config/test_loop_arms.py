@@ -15,6 +15,8 @@ NAMES = (
     "rpg",
     "vanilla",
     "search-only",
+    "independent",
+    "random-edits",
     "fixed-price",
     "ratio",
     "on-policy-rate",
@@ -42,7 +44,9 @@ def test_rpg_and_vanilla_differ_in_price_alone():
 @pytest.mark.parametrize(
     ("arm", "base", "switches"),
     [
-        ("search-only", "rpg", {"gradient"}),
+        ("search-only", "vanilla", {"gradient"}),
+        ("independent", "search-only", {"parents"}),
+        ("random-edits", "search-only", {"policy"}),
         ("on-policy-rate", "rpg", {"advantage_price", "ranking_price"}),
         ("fixed-price", "rpg", {"advantage_price", "ranking_price"}),
         ("ratio", "vanilla", {"signal"}),

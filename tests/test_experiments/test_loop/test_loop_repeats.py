@@ -248,6 +248,7 @@ def test_parents_keep_one_entry_a_program_and_say_its_rank():
     assert [(e.run_id, e.rank) for e in found] == [
         *(("b", (1, 3)), ("a", (2, 3)), ("c", (2, 3)), ("d", (3, 3)))
     ]
+    assert distinct.next_states(get_arm("independent"), 0.0, 2) == [None, None]
     distinct.add(Entry("e", 4, 0.2, 1.0, "R"))  # a leaves, and may come back
     distinct.add(Entry("f", 5, 0.5, 1.0, "P"))
     assert set(distinct.by_id()) == {"d", "e", "f"}

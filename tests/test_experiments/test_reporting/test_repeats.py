@@ -8,6 +8,7 @@ import pytest
 import report_help as helper
 
 from experiments.records.recorded import is_repeat
+from experiments.records.results import row_of
 from experiments.reporting import curves, facts, learning, numbers, run_sheets
 from experiments.reporting.load import load
 
@@ -58,6 +59,17 @@ def test_repeats_take_no_execution_seconds_and_earn_nothing(repeated):
         asked = frame[known & again].generation_s.sum() if clock == "attempt" else 0.0
         rate = first.value.sum() / (first.delta_s.sum() + asked)
         assert found["rate"] == pytest.approx(rate)
+        row = row_of(
+            run.folder,
+            task=task,
+            arm=arm,
+            seed=0,
+            status="done",
+            data="synthetic",
+            clock=clock,
+        )
+        assert row["reward_rate"] == pytest.approx(rate)
+        assert row["mean_delta_s"] == pytest.approx(first.delta_s.mean())
         units = numbers.units([run], "chains")
         assert units.reward.sum() == pytest.approx(first.value.sum())
         assert run.attempts.executed == (frame.repeat_of.isna()).sum()

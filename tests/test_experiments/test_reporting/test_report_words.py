@@ -42,7 +42,7 @@ def test_training_on_the_test_split_is_said(split):
 def _final(of, chain, best):
     return {
         "run_id": f"{of}-final", "of": of, "chain": chain, "best": best,
-        "validation_score": 0.7,
+        "validation_score": 0.7, "status": "valid",
     }  # fmt: skip
 
 
@@ -55,6 +55,20 @@ def test_one_test_score_a_run_or_a_chain():
     assert of(_final("a", 3, True), _final("b", 5, False)) == ["a", "b"]
     longer = (_final("a", 3, True), _final("b", 5, False), _final("c", 3, True))
     assert of(*longer) == ["c", "b"]
+
+
+def test_a_stand_in_takes_the_place_of_a_best_script_that_failed():
+    best = _final("a", 3, True) | {"status": "failed", "fallbacks": ["b", "c"]}
+    second = _final("b", 5, False) | {"status": "failed", "instead_of": "a"}
+    third = _final("c", 1, False) | {"instead_of": "a"}
+
+    def of(*records):
+        return [r["of"] for r in medals.latest(SimpleNamespace(final=list(records)))]
+
+    assert of(best) == of(best, second) == ["a"]
+    assert of(best, second, third) == ["c"]
+    # Of chains, each has its own; a stand-in is none of them.
+    assert set(of(best, _final("d", 1, False), third)) == {"a", "d"}
 
 
 @pytest.mark.parametrize(
