@@ -24,9 +24,9 @@ def run(name, *flags):
 
 
 def test_pretrain_shows_its_settings(capsys):
-    flags = ("--smoke", "--steps=3", "--tokens=2000", "--seed=4", "--sharpen=1.2")
+    flags = ("--smoke", "--steps=3", "--tokens=2000", "--seed=4")
     assert not run("experiments.pretrain", "--dry_run", *flags)
-    settings = make_settings(smoke=True, steps=3, tokens=2000, seed=4, sharpen=1.2)
+    settings = make_settings(smoke=True, steps=3, tokens=2000, seed=4)
     assert capsys.readouterr().out.strip() == str(settings)
 
 
@@ -34,7 +34,6 @@ def test_pretrain_shows_its_settings(capsys):
     ("flags", "message"),
     [
         (["--init=/no/such/run"], "--init=/no/such/run: "),
-        (["--sharpen=nan"], "--sharpen"),
         (["--resume"], "--resume needs --out=DIR"),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.teaching.batches import TokenBatch
 from experiments.teaching.teacher import TeachOptions, losses, optimizer, schedule
-from experiments.teaching.tiny_model import sharpened, tiny_config
+from experiments.teaching.tiny_model import tiny_config
 from rpg_jax.llm import model_for
 
 CONFIG = tiny_config(64, width=32, depth=2, hidden=48)
@@ -44,13 +44,6 @@ def test_losses_against_float64():
     assert float(loss) == pytest.approx(-(picked * weight).sum() / weight.sum(), 1e-5)
     only = weight == 1
     assert float(answer) == pytest.approx(-picked[only].mean(), 1e-5)
-
-
-def test_sharpening_multiplies_the_logits():
-    batch = _batch()
-    plain = _logits(PARAMS, batch.tokens, batch.mask)
-    sharp = _logits(sharpened(PARAMS, 1.5), batch.tokens, batch.mask)
-    np.testing.assert_allclose(sharp, 1.5 * plain, rtol=1e-4, atol=1e-6)
 
 
 def test_rates_rise_stay_and_fall_to_zero():
