@@ -1,7 +1,7 @@
 """Whether runs improve, recomputed from ledgers alone: the questions' paired intervals.
 
     python -m benchmarks.improvement --search=RUNS --independent=RUNS [--csv=FILE]
-    python -m benchmarks.improvement --learning=RUNS --random=RUNS [--csv=FILE]
+    python -m benchmarks.improvement --learning=RUNS [--csv=FILE]
 
 Plan and results: results/improving/README.md. A failed attempt has value 0. ``mean`` is
 of a step's attempts, ``best`` is the best of a step, both averaged over steps. Each
@@ -58,10 +58,10 @@ def load(folder: Path) -> Run:
     )
 
 
-def runs(folder: Path) -> dict[tuple[str, int], Run]:
-    """(task, seed) -> run, of all experiments below a folder."""
+def runs(folder: Path, arm: str) -> dict[tuple[str, int], Run]:
+    """(task, seed) -> run, of an arm in all experiments below a folder."""
     found = {}
-    for path in sorted(folder.rglob("seed-*/metrics.jsonl")):
+    for path in sorted(folder.rglob(f"{arm}/seed-*/metrics.jsonl")):
         place = path.parent
         found[place.parents[1].name, int(place.name.split("-")[1])] = load(place)
     return found
@@ -128,11 +128,12 @@ def verdict(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the table and how often it holds."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("search", "independent", "learning", "random", "csv"):
+    for name in ("search", "independent", "learning", "csv"):
         parser.add_argument(f"--{name}", type=Path)
     flags = parser.parse_args(argv)
     if flags.search and flags.independent:
-        rows = table(runs(flags.search), runs(flags.independent), of_search)
+        found = runs(flags.search, "search-only")
+        rows = table(found, runs(flags.independent, "independent"), of_search)
         names: tuple[tuple[str, ...], ...] = (
             ("rise_mean", "rise_best", "above_mean", "above_best"),
             ("rise_mean",),
@@ -140,13 +141,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             ("above_mean",),
             ("above_best",),
         )
-    elif flags.learning and flags.random:
-        rows = table(runs(flags.learning), runs(flags.random), of_learning)
+    elif flags.learning:
+        found = runs(flags.learning, "vanilla")
+        rows = table(found, runs(flags.learning, "random-edits"), of_learning)
         names = (("ahead",), ("best_ahead",))
     else:
-        parser.error("give --search and --independent, or --learning and --random")
+        parser.error("give --search and --independent, or --learning")
     if not rows:
-        print("no runs of one task and seed in both folders", file=sys.stderr)
+        print("no runs of both arms with one task and seed", file=sys.stderr)
         return 1
     print("  ".join(rows[0]))
     for row in rows:

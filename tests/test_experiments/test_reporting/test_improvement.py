@@ -54,8 +54,8 @@ def test_thirds_and_draws_are_paired_by_seed(tmp_path):
         draws = [[0.9, 0.9], [0.2, None], [0.4, 0.2]]
         write(tmp_path / "i", values(*draws), arm="independent", seed=seed)
     (row,) = improvement.table(
-        improvement.runs(tmp_path / "s"),
-        improvement.runs(tmp_path / "i"),
+        improvement.runs(tmp_path / "s", "search-only"),
+        improvement.runs(tmp_path / "i", "independent"),
         improvement.of_search,
     )
     shifts = np.array([0.0, 0.1, 0.3])
@@ -76,12 +76,13 @@ def test_thirds_and_draws_are_paired_by_seed(tmp_path):
 def test_learning_is_compared_over_the_same_span_of_time(tmp_path):
     steps = [[0.1]] * 2 + [[0.5]] * improvement.LAST
     ended = [10.0 * (k + 1) for k in range(len(steps))]
-    write(tmp_path / "a", values(*steps), arm="vanilla", ended=ended)
+    write(tmp_path, values(*steps), arm="vanilla", ended=ended)
     drawn = [[0.0], [0.2], [0.3], [0.4], [0.9]]
     times = [15.0, 20.0, 60.0, 100.0, 101.0]  # of 20 < t <= 100: two steps
-    write(tmp_path / "b", values(*drawn), arm="random-edits", ended=times)
+    write(tmp_path, values(*drawn), arm="random-edits", ended=times)
     first, second = (
-        improvement.runs(tmp_path / name)["whale", 0] for name in ("a", "b")
+        improvement.runs(tmp_path, arm)["whale", 0]
+        for arm in ("vanilla", "random-edits")
     )
     found = improvement.of_learning(first, second)
     assert found["vanilla"] == pytest.approx(0.5)
@@ -129,7 +130,7 @@ def test_what_children_have_from_their_parents(tmp_path):
 
 def test_commands_print_and_write(tmp_path, capsys):
     assert improvement.main([f"--search={tmp_path}", f"--independent={tmp_path}"]) == 1
-    assert "no runs of one task" in capsys.readouterr().err
+    assert "no runs of both arms" in capsys.readouterr().err
     for seed in (0, 1):
         steps = [[0.1 * k + 0.01 * seed] for k in range(6)]
         write(tmp_path / "s", values(*steps), seed=seed)
