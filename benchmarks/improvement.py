@@ -75,7 +75,7 @@ def of_search(search: Run, independent: Run) -> dict[str, float]:
         steps, draws = getattr(search, name), getattr(independent, name)
         late = np.nanmean(steps[-third:])
         out[f"rise_{name}"] = late - np.nanmean(steps[1:third])
-        out[f"above_{name}"] = late - np.nanmean(draws[1:])
+        out[f"above_{name}"] = late - np.nanmean(draws)
     return out
 
 

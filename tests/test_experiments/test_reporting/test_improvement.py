@@ -51,7 +51,7 @@ def test_thirds_and_draws_are_paired_by_seed(tmp_path):
         steps = [[0.9, 0.9], [0.1, 0.3], [0.5, 0.5], [0.5, None], [0.6, 0.8], [1, 1]]
         late = [[v if v is None else v + shift for v in step] for step in steps[4:]]
         write(tmp_path / "s", values(*steps[:4], *late), seed=seed)
-        draws = [[0.9, 0.9], [0.2, None], [0.4, 0.2]]
+        draws = [[0.2, None], [0.4, 0.2]]
         write(tmp_path / "i", values(*draws), arm="independent", seed=seed)
     (row,) = improvement.table(
         improvement.runs(tmp_path / "s", "search-only"),
@@ -134,7 +134,7 @@ def test_commands_print_and_write(tmp_path, capsys):
     for seed in (0, 1):
         steps = [[0.1 * k + 0.01 * seed] for k in range(6)]
         write(tmp_path / "s", values(*steps), seed=seed)
-        write(tmp_path / "i", values([0.1], [0.1]), arm="independent", seed=seed)
+        write(tmp_path / "i", values([0.1]), arm="independent", seed=seed)
     table = tmp_path / "out.csv"
     flags = [f"--search={tmp_path / 's'}", f"--independent={tmp_path / 'i'}"]
     assert improvement.main([*flags, f"--csv={table}"]) == 0
