@@ -2,6 +2,9 @@
 
 import os
 from concurrent.futures import Future
+from types import SimpleNamespace
+
+import pytest
 
 from experiments.running import parts
 from experiments.running.parts import warm_up
@@ -37,14 +40,19 @@ def test_what_scripts_import_is_imported_once_before_any_of_them(monkeypatch):
     assert record.stdout_head.split() == ["True", "True"]
 
 
-def test_a_pool_is_warm_when_it_is_opened(monkeypatch):
-    order = []
-    monkeypatch.setattr(parts, "LocalPool", lambda *_, **__: order.append("open"))
+@pytest.mark.parametrize(("clock", "again"), [("wall", True), ("cpu", False)])
+def test_a_pool_is_warm_when_it_is_opened(monkeypatch, clock, again):
+    order, options = [], {}
+
+    def opened(*_, **given):
+        order.append("open")
+        options.update(given)
+
+    monkeypatch.setattr(parts, "LocalPool", opened)
     monkeypatch.setattr(parts, "warm_up", lambda pool: order.append("warm"))
     monkeypatch.setattr(parts, "slot_cores", lambda slots: (0,))
-
-    class Settings:
-        slots = 1
-
-    parts.open_pool(Settings(), engine=None)
+    rule = SimpleNamespace(script_clock=clock)
+    settings = SimpleNamespace(slots=1, protocol=SimpleNamespace(rule=rule))
+    parts.open_pool(settings, engine=None)
     assert order == ["open", "warm"]
+    assert options["rerun_contended"] is again  # CPU seconds do not need calm
