@@ -104,8 +104,8 @@ def test_improvements_change_something_and_little(examples):
     assert own > other + 0.15
     lines = np.array([len(e.completion.split("\n")) for e in pairs])
     assert np.mean(lines == 1) > 0.5
-    jumps = np.mean([e.completion.startswith("form:") for e in pairs])
-    assert 0.02 < jumps < 0.2
+    whole = np.array([e.completion.startswith("form:") for e in pairs])
+    assert 0.02 < np.mean(whole | (lines > 3)) < 0.2  # an edit changes three parts
 
 
 @pytest.mark.parametrize("short", SHORTS)

@@ -111,7 +111,7 @@ class FakeWriter:
         return np.array([float(prompt in text) for prompt, text in pairs])
 
     def write(self, task, prompts, parents, *, seed):
-        assert task == "insults"
+        assert task.short == "insults"
         assert [p is None for p in parents] == [t == "base" for t in prompts]
         self.sizes.append(len(prompts))
         scripts = [f"x = {seed + k}\n# {text}" for k, text in enumerate(prompts)]
@@ -183,7 +183,7 @@ def test_inheritance_beside_chance():
     samples = [
         *base,
         _sample("# model: tree\na = 1\nb = 2", gain=0.3, nats=2.0, **child),
-        _sample("# model: forest\na = 1\nb = 1", gain=0.1, nats=1.0, **child),
+        _sample("# model: forest\na = 1\nb = 3", gain=0.1, nats=1.0, **child),
         # A comment more is no change of the program.
         _sample(f"{second}  # so", kind="improve", previous=second, gain=0.6),
         _sample("", "no_script", kind="improve", previous=first, reason="no-op edit"),
@@ -191,7 +191,7 @@ def test_inheritance_beside_chance():
     row = inheritance(samples)
     assert row.pairs == 2
     assert row.noop == 0.5
-    assert row.similar == pytest.approx((2 / 3 + 2 / 3) / 2)
+    assert row.similar == pytest.approx((2 / 3 + 1 / 3) / 2)
     assert row.similar_chance == pytest.approx((0 + 1 / 3) / 2)
     assert (row.family, row.family_chance) == (0.5, 0.5)
     assert row.beats == 0.5
