@@ -59,7 +59,7 @@ class TokenMenu:
         """The grammar, each prompt at the beginning of its answer."""
         order = list(dict.fromkeys(self.starts.values()))
         states = [self.starts[shown_form(prompt)] for prompt in prompts]
-        start = np.array([order.index(state) for state in states], np.int32)
+        start = jnp.array([order.index(state) for state in states], jnp.int32)
         return self.grammar._replace(start=start)
 
     @functools.cached_property

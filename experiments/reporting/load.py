@@ -112,8 +112,8 @@ def read_attempts(path: Path, steps: int, *, clock: str = "attempt") -> Attempts
                         f"{path} is damaged at byte {offset}: a record without {name}"
                     )
             totals.take(record)
-            record = answer_alone(record, clock=clock)
-            rows.append({name: record.get(name) for name in _KEPT} | {"at": offset})
+            counted = answer_alone(record, clock=clock)
+            rows.append({name: counted.get(name) for name in _KEPT} | {"at": offset})
     rows.sort(key=lambda row: (row["step"], row["chain"]))
     return Attempts(
         run_id=[row["run_id"] for row in rows],

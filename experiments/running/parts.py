@@ -15,7 +15,7 @@ from experiments.config.settings import Settings
 from experiments.console.first_screen import first_screen
 from experiments.console.screen import Screen
 from experiments.policies.clock import WORK_CLOCK
-from experiments.policies.models import Model, describe, load
+from experiments.policies.models import Model, NoModel, describe, load
 from experiments.running.experiment import Experiment, Parts
 from experiments.running.machine import prepare_engine, slot_cores
 from experiments.running.places import Places, leaderboard_of
@@ -86,7 +86,7 @@ def open_experiment(
 
 
 def _parts(
-    settings: Settings, places: Places, model: Model, engine: Engine | None
+    settings: Settings, places: Places, model: Model | NoModel, engine: Engine | None
 ) -> Parts:
     machine = settings.machine
     return Parts(

@@ -112,11 +112,11 @@ class Survey:
             part = list(prompts[start : start + batch])
             # Batches of one size compile once.
             fill = batch - len(part)
-            before = [text or None for text in previous[start : start + batch]]
+            shown = [text or None for text in previous[start : start + batch]]
             answers += self.writer.write(
                 data.task,
                 part + part[:1] * fill,
-                before + before[:1] * fill,
+                shown + shown[:1] * fill,
                 seed=seed * 1009 + start,
             )[: len(part)]
         scripts = [a.script for a in answers if a.script is not None]
