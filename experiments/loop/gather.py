@@ -74,14 +74,14 @@ class Gatherer:
         execution = Execution(
             self._spec, self._hooks, self._ledger, phases, self._clock, best
         )
-        start = _Starter(execution, self._ledger.path, firsts, on_record)
-        reuses = self._spec.protocol.reuses
+        known = firsts if self._spec.protocol.reuses else None
+        seen = _Seen(self._ledger.path, known, on_record)
         generations: list[Generation] = []
         try:
             for generation in self._sampler.answers(step, asked, phases):
                 generations.append(generation)
-                for at, row in enumerate(generation.rows):
-                    text = generation.texts[at]
+                texts = zip(generation.rows, generation.texts, strict=True)
+                for at, (row, text) in enumerate(texts):
                     if row in on_record or self._recording.replay:
                         execution.done[row] = self._known(
                             step, row, text, asked[row], on_record
@@ -91,10 +91,12 @@ class Gatherer:
                     started = Started(identity, float(generation.seconds[at]))
                     if not isinstance(script, bytes):
                         execution.without_script(started, script)
-                    elif reuses:
-                        start(started, script)
-                    else:
+                    elif (first := seen.first(identity)) is None:
                         execution.start(started, script)
+                    elif isinstance(first, int):
+                        execution.follow(started, first)
+                    else:
+                        execution.repeat(started, first)
                 execution.collect()
             execution.finish()
         except KeyboardInterrupt:
@@ -161,38 +163,32 @@ class Gatherer:
         }, script
 
 
-class _Starter:
-    """Runs the programs of a step that are new, and repeats the others.
+class _Seen:
+    """Programs of the run so far.
 
     Args:
-        execution: of the step.
         ledger: file of the attempts.
-        firsts: first runs of earlier steps.
+        firsts: first runs of earlier steps; None: nothing is known again.
         on_record: attempts of this step that are on record already.
     """
 
     def __init__(
-        self,
-        execution: Execution,
-        ledger: Path,
-        firsts: Firsts,
-        on_record: dict[int, Located],
+        self, ledger: Path, firsts: Firsts | None, on_record: dict[int, Located]
     ):
-        self._execution, self._ledger = execution, ledger
-        self._firsts, self._on_record = firsts, on_record
+        self._ledger, self._firsts, self._on_record = ledger, firsts, on_record
         self._leaders = leaders_of(on_record)
 
-    def __call__(self, started: Started, script: bytes) -> None:
-        """Start one attempt that has a script."""
-        chain, program = started.identity["chain"], started.identity["program_sha256"]
+    def first(self, identity: dict[str, Any]) -> dict[str, Any] | int | None:
+        """What an attempt repeats: a record, or a chain of this step; None: nothing."""
+        if self._firsts is None:
+            return None
+        chain, program = identity["chain"], identity["program_sha256"]
         known = self._firsts.find(program)
         if known is not None:
-            self._execution.repeat(started, read_at(self._ledger, known))
-            return
+            return read_at(self._ledger, known)
         leader = self._leaders.setdefault(program, chain)
         if leader == chain:
-            self._execution.start(started, script)
-        elif leader in self._on_record:
-            self._execution.repeat(started, self._on_record[leader][1])
-        else:
-            self._execution.follow(started, leader)
+            return None
+        if leader in self._on_record:
+            return self._on_record[leader][1]
+        return leader

@@ -94,7 +94,7 @@ class Experiment:
 
     def __init__(self, folder, cache, **changes):
         self.out, self.cache = folder, cache
-        self.settings = settings(**changes)
+        self.settings = settings(**{"prompt_style": "compact"} | changes)
         self.pools, self.policies = [], []
         self.before = None
         self.lost = False

@@ -43,8 +43,8 @@ def settings(**changes):
 
 def test_defaults_of_the_embedded_policy():
     found = settings()
-    assert (found.preset, found.style) == ("tiny", "compact")
-    assert found.stated_limits == "task"  # the sentence that it was taught with
+    assert (found.preset, found.style) == ("tiny", "menu")
+    assert found.answer_form == "part-edits"
     assert found.protocol.chains == TINY.chains
     assert found.protocol.sampling.max_new_tokens == TINY.max_new_tokens
     assert found.protocol.learning.learning_rate == TINY.learning_rate
@@ -125,8 +125,8 @@ def test_flags_override_the_preset_and_the_protocol():
 def test_seeds_and_arms_and_tasks_as_lists():
     assert settings(seeds=["3"]).seeds == (0, 1, 2)
     assert settings(seeds=["7", ""]).seeds == (7,)
-    assert len(settings(arms=["all"]).arms) == 6  # no price, no fixed-price
-    assert len(settings(arms=["all"], fixed_price=0.1).arms) == 7
+    assert len(settings(arms=["all"]).arms) == 8  # no price, no fixed-price
+    assert len(settings(arms=["all"], fixed_price=0.1).arms) == 9
     assert len(settings(task=["all"]).tasks) == 22
     both = settings(task=["spooky-author-identification", "nyc-taxi", "nyc-taxi"])
     assert both.tasks == ("spooky-author", "nyc-taxi")
@@ -265,7 +265,7 @@ def test_every_flag_has_one_place_in_the_help(capsys):
     names = [holder.name for section in sections.values() for holder in section]
     assert len(names) == len(set(names))
     own = mle_bench.flags.FLAGS.flags_by_module_dict()["experiments.mle_bench"]
-    shared = {"seed", "out", "resume", "dry_run"}
+    shared = {"seed", "out", "resume", "dry_run", "plot"}
     assert set(names) == {flag.name for flag in own} | shared
     text = cli.grouped_help(mle_bench.__doc__, sections)
     assert max(map(len, text.splitlines())) <= 88

@@ -74,6 +74,7 @@ def _recompute(records, arm, *, fixed=0.01):
         own = gain.sum() / seconds.sum()
         price = {
             "vanilla": 0.0,
+            "search-only": 0.0,
             "ratio": 0.0,
             "duration-weighted": 0.0,
             "fixed-price": fixed,
