@@ -163,7 +163,7 @@ class Loop:
                 self.accounts.next_states(),
                 self.accounts.errors,
                 self.accounts.best,
-                self.accounts.firsts,
+                self.accounts.firsts if self.accounts.reuses else None,
                 phases,
             )
             self._need_data(step, located)

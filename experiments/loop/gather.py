@@ -53,7 +53,7 @@ class Gatherer:
         parents: Sequence[Entry | None],
         errors: Sequence[str | None],
         best: float | None,
-        firsts: Firsts,
+        firsts: Firsts | None,
         phases: Phases,
     ) -> tuple[list[Generation], list[Located]]:
         """Have every chain's answer run and graded; records in the chains' order.
@@ -63,7 +63,7 @@ class Gatherer:
             parents: per chain, None for the base prompt.
             errors: per chain, why its last answer gave no script.
             best: best value of earlier steps.
-            firsts: first runs of earlier steps.
+            firsts: first runs of earlier steps; None: scripts are run again.
             phases: takes the times.
 
         Raises:
@@ -74,8 +74,7 @@ class Gatherer:
         execution = Execution(
             self._spec, self._hooks, self._ledger, phases, self._clock, best
         )
-        known = firsts if self._spec.protocol.reuses else None
-        seen = _Seen(self._ledger.path, known, on_record)
+        seen = _Seen(self._ledger.path, firsts, on_record)
         generations: list[Generation] = []
         try:
             for generation in self._sampler.answers(step, asked, phases):
