@@ -98,7 +98,13 @@ def _sample() -> int:
             file=sys.stderr,
         )
         return code
-    return _show(_recorded([str(folder)]), folder / "spread.csv") or code
+    try:
+        found = _recorded([str(folder)])
+    except cli.UsageError:
+        if code:  # nothing has come out, and the reason was said
+            return code
+        raise
+    return _show(found, folder / "spread.csv") or code
 
 
 def _name_of(options: Options) -> str:

@@ -16,7 +16,7 @@ from rpg_jax.spread import wasted_share
 
 #: Names of a column of groups that is used unasked.
 GROUPS = ("task", "group")
-_NO_SCORE = ("", "nan", "none", "null")
+_NONE = ("", "nan", "none", "null")
 
 
 class Columns(NamedTuple):
@@ -43,7 +43,8 @@ def read_spreads(
 
     Args:
         path: of the file, with a line of column names.
-        columns: see ``Columns``; an empty score is a failure.
+        columns: see ``Columns``; an empty score is a failure, which may have no
+            seconds.
         lower_is_better: of the scores.
         bins: of equal value, at least.
 
@@ -78,15 +79,10 @@ def _lines(path: Path, columns: Columns) -> Iterator[tuple[str, float, float]]:
             group = _check(path, list(reader.fieldnames or ()), columns)
             for row in reader:
                 place = f"{path}, line {reader.line_num}"
-                seconds = _number(place, row, columns.seconds)
-                if not seconds > 0:
-                    raise ReportError(
-                        f"{place}: {columns.seconds} is {row[columns.seconds]}: "
-                        "seconds must be above 0"
-                    )
                 score = math.nan
-                if (row[columns.score] or "").strip().lower() not in _NO_SCORE:
+                if (row[columns.score] or "").strip().lower() not in _NONE:
                     score = _number(place, row, columns.score)
+                seconds = _seconds(place, row, columns.seconds, math.isnan(score))
                 name = row[group] if group else ""
                 yield name or path.stem, score, seconds
     except OSError as error:
@@ -107,6 +103,18 @@ def _check(path: Path, names: list[str], columns: Columns) -> str | None:
     if columns.group is not None:
         return columns.group
     return next((name for name in GROUPS if name in names), None)
+
+
+def _seconds(
+    place: str, row: Mapping[str, str | None], name: str, failed: bool
+) -> float:
+    """Above 0; a failure may have none, or nobody has written them down."""
+    if failed and (row[name] or "").strip().lower() in _NONE:
+        return 0.0
+    seconds = _number(place, row, name)
+    if seconds < 0 or (seconds == 0 and not failed):
+        raise ReportError(f"{place}: {name} is {row[name]}: it must be above 0")
+    return seconds
 
 
 def _number(place: str, row: Mapping[str, str | None], name: str) -> float:

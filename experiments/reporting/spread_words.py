@@ -18,7 +18,7 @@ from experiments.reporting.sheet import (
 from experiments.reporting.spread import ABOVE, BELOW, FEW, OPEN, TaskSpread
 
 #: So many tasks have their own numbers in a sentence.
-_NAMED = 6
+_NAMED = 3
 
 
 def headline(found: Sequence[TaskSpread]) -> str:
@@ -81,26 +81,33 @@ def prediction(found: Sequence[TaskSpread]) -> str:
 
 def line(found: Sequence[TaskSpread]) -> str:
     """One sentence for a report's first screen; empty without any attempt."""
+    if not found:
+        return ""
     known = [one for one in found if one.state != FEW]
     if not known:
-        if not found:
-            return ""
-        needed = [one.measured.needed for one in found]
+        more = min(one.measured.needed for one in found)
         return (
-            "Seconds that buy no score: too few valid attempts to measure them "
-            f"(at least {min(needed):,} more are needed)."
+            "Seconds that buy no score: no verdict, W needs at least "
+            f"{more:,} more valid attempts."
         )
+    measured = [one.measured for one in known]
     if len(known) <= _NAMED:
         text = ", ".join(f"{one.shown} on {one.task}" for one in known)
     else:
-        low = min(one.measured.spread for one in known)
-        high = max(one.measured.spread for one in known)
-        text = f"{number(low, 2)} to {number(high, 2)} on {len(known)} tasks"
+        ends = (min(m.low for m in measured), max(m.high for m in measured))
+        text = (
+            f"{number(min(m.spread for m in measured), 2)} to "
+            f"{number(max(m.spread for m in measured), 2)} on {len(known)} tasks (95% "
+            f"intervals within {span(*ends, 2)})"
+        )
     arms = ", ".join(dict.fromkeys(one.arm for one in known))
     text = f"Seconds that buy no score ({arms}): W = {text}. "
     if left := len(found) - len(known):
         text += f"Too few attempts on {left} more. "
-    return text + prediction(known)
+    return text + (
+        "A simulation predicts that a price loses best score where W is below about "
+        "5 and the score is the reward."
+    )
 
 
 def sheet(found: Sequence[TaskSpread]) -> Sheet:
