@@ -193,6 +193,24 @@ def run(
     raise AssertionError("app.run returned")
 
 
+def split_folders(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """(folders, command line without them), for commands that take folders."""
+    folders: list[str] = []
+    rest = [argv[0]]
+    takes_value = False
+    for at, word in enumerate(argv[1:], start=1):
+        if word == "--":
+            return folders + list(argv[at + 1 :]), rest
+        if takes_value or (word.startswith("-") and word != "-"):
+            rest.append(word)
+            name = word.lstrip("-").replace("-", "_")
+            known = not takes_value and name in flags.FLAGS
+            takes_value = known and not flags.FLAGS[name].boolean
+        else:
+            folders.append(word)
+    return folders, rest
+
+
 def int_list(name: str, values: Sequence[str], *, minimum: int = 1) -> list[int]:
     """Parses a comma-separated list flag into distinct integers.
 

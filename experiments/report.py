@@ -47,24 +47,6 @@ def main(folders: Sequence[str]) -> int:
     return 0
 
 
-def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """(folders, command line without them)."""
-    folders: list[str] = []
-    rest = [argv[0]]
-    takes_value = False
-    for at, word in enumerate(argv[1:], start=1):
-        if word == "--":
-            return folders + list(argv[at + 1 :]), rest
-        if takes_value or (word.startswith("-") and word != "-"):
-            rest.append(word)
-            name = word.lstrip("-").replace("-", "_")
-            known = not takes_value and name in flags.FLAGS
-            takes_value = known and not flags.FLAGS[name].boolean
-        else:
-            folders.append(word)
-    return folders, rest
-
-
 if __name__ == "__main__":
-    _folders, _rest = split(sys.argv)
+    _folders, _rest = cli.split_folders(sys.argv)
     cli.run(lambda: main(_folders), _rest)

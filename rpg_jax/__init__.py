@@ -54,6 +54,7 @@ from rpg_jax.ratio import (
 )
 from rpg_jax.rewards import charged_duration, relative_reward
 from rpg_jax.slots import fit_slots
+from rpg_jax.spread import Spread, score_free_spread, value_bins, wasted_share
 from rpg_jax.types import Batch, RateEstimator, checked_batch
 from rpg_jax.updates import npg, ppo, spg
 
@@ -65,6 +66,7 @@ __all__ = [
     "Moments",
     "PPOInfo",
     "RateEstimator",
+    "Spread",
     "approximate_iteration",
     "baselines",
     "charged_duration",
@@ -104,11 +106,14 @@ __all__ = [
     "regression_advantage",
     "relative_reward",
     "robbins_monro",
+    "score_free_spread",
     "segment_moments",
     "slot_rate",
     "spg",
     "tolerance_band",
     "updates",
+    "value_bins",
     "value_clip_loss",
+    "wasted_share",
     "whiten",
 ]

@@ -22,6 +22,7 @@ COMMANDS = (
     ("experiments.bandit", ("experiments.bandit",)),
     ("experiments.sample", ("experiments.sample",)),
     ("experiments.pretrain", ("experiments.pretrain",)),
+    ("experiments.spread", ("experiments.spread",)),
     ("experiments.survey", ("experiments.survey",)),
     ("sandbox_exec doctor", ("sandbox_exec", "doctor")),
     ("sandbox_exec run", ("sandbox_exec", "run")),

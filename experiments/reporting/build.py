@@ -22,6 +22,8 @@ from experiments.reporting import (
     medals,
     run_sheets,
     score_sheets,
+    spread,
+    spread_words,
     times,
     verdict,
 )
@@ -47,6 +49,7 @@ class Report:
         experiment: what it reports.
         headline: its first sentence, on best scores.
         rates: the same on reward per second.
+        spread: one on seconds that buy no score.
         verdicts: one sentence a task on best scores.
         contests: one sentence a task on reward per second.
         best: the best scores of each task.
@@ -59,6 +62,7 @@ class Report:
     experiment: Experiment
     headline: str
     rates: str
+    spread: str
     verdicts: list[str]
     contests: list[str]
     best: list[BestScores]
@@ -107,12 +111,9 @@ def build(
     progress("tables")
     used = _budgets(experiment, curve)
     found = contests.contests(experiment)
+    wide = spread.reported(experiment)
     checks = [c for task in experiment.tasks for c in learning.checks(experiment, task)]
-    bests = [
-        one
-        for task in experiment.tasks
-        if (one := best.best_scores(experiment, task)) is not None
-    ]
+    bests = _bests(experiment)
     judged = verdict.verdicts(experiment, bests)
     tables = {"best": [verdict.best_sheet(experiment, bests, judged)]} if bests else {}
     tables |= _sheets(experiment, used, found, checks)
@@ -128,6 +129,7 @@ def build(
         intervals.interval_note(units),
         few=len(found) <= contests.SENTENCES,
         edits={t.short: edits.best_edits(experiment, t) for t in experiment.tasks},
+        spread=spread_words.line(wide),
     )
     intro = facts.reward_in_words(experiment)
     sections = _sections(tables, figures, few=lines.few, intro=intro)
@@ -136,11 +138,13 @@ def build(
     said = f"{lines.headline}\n\n{lines.rates}"
     written += files.write_tables(target, experiment, said, sheets)
     written.append(files.write_curves(target, used.values()))
+    written.append(spread_words.sheet(wide).write_csv(target / "spread.csv"))
     return Report(
         page,
         experiment,
         lines.headline,
         lines.rates,
+        lines.spread,
         lines.verdicts,
         lines.contests,
         bests,
@@ -163,6 +167,12 @@ def _places(experiment: Experiment, out: Path | str | None) -> tuple[Path, Path]
             f"cannot write to {target} ({error.strerror}): choose another --out"
         ) from None
     return page, target
+
+
+def _bests(experiment: Experiment) -> list[BestScores]:
+    """The best scores of each task that has some."""
+    found = (best.best_scores(experiment, task) for task in experiment.tasks)
+    return [one for one in found if one is not None]
 
 
 def _budgets(experiment: Experiment, curve: str) -> dict[str, list[BudgetUse]]:

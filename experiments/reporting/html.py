@@ -63,6 +63,7 @@ class Lines:
         interval_note: what the intervals can and cannot say.
         few: whether the sentences on tasks are shown.
         edits: task -> the edits that improved its best score most.
+        spread: seconds that buy no score; empty where they are not measured.
     """
 
     headline: str
@@ -72,6 +73,7 @@ class Lines:
     interval_note: str
     few: bool
     edits: dict[str, list[Edit]]
+    spread: str = ""
 
 
 def render(experiment: Experiment, sections: list[Section], lines: Lines) -> str:
@@ -100,6 +102,7 @@ def render(experiment: Experiment, sections: list[Section], lines: Lines) -> str
         looks=LOOKS,
         headline=lines.headline,
         rates=lines.rates,
+        spread_line=lines.spread,
         verdicts=lines.verdicts,
         contests=lines.contests,
         interval_note=lines.interval_note,

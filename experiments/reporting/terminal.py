@@ -71,6 +71,8 @@ def show(report: Report, *, plot: bool | None = None) -> None:
     console.print(report.headline, markup=False, highlight=False, style="bold")
     story(report, console, plot=plot)
     console.print(report.rates, markup=False, highlight=False)
+    if report.spread:
+        console.print(report.spread, markup=False, highlight=False)
     for line in facts.cautions(report.experiment):
         console.print(line, markup=False, highlight=False)
     for line in report.experiment.unfinished[:10]:

@@ -48,7 +48,11 @@ def test_code_of_a_page_names_what_exists(path):
 
 @pytest.mark.parametrize(
     "page",
-    ["concepts/reward-rate.md", "how-to/own-trainer.md"],
+    [
+        "concepts/reward-rate.md",
+        "how-to/own-trainer.md",
+        "how-to/when-to-price-time.md",
+    ],
 )
 def test_code_of_a_page_runs(page):
     for block in blocks(DOCS / page):

@@ -84,7 +84,7 @@ def test_as_a_user(finished, tmp_path):
 
 
 def test_words_that_are_folders():
-    split = command.split
+    split = cli.split_folders
     assert split(["x", "a", "--out=o", "b"]) == (["a", "b"], ["x", "--out=o"])
     assert split(["x", "--out", "o", "a"]) == (["a"], ["x", "--out", "o"])
     assert split(["x", "--curve", "last", "a"])[0] == ["a"]
