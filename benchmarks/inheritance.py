@@ -6,6 +6,7 @@ RUN is the folder of an experiment. It reads attempts.jsonl and scripts/, and sh
 code with the experiment: JSON, difflib and NumPy. Runs of one task and arm are pooled
 over seeds. First runs of scripts that differ from their parent's program count.
 
+    noop      share of edits that leave their parent's program as it is
     similar   mean share of equal lines: child and its parent / another of the step
     model     share of children that keep their parent's model part
     r         correlation of child's and parent's value, both centred within the step
@@ -79,6 +80,8 @@ def of_run(rows: Sequence[Attempt]) -> dict[str, list[Any]]:
     """The figures of one run, as lists to be pooled."""
     found: dict[str, list[Any]] = collections.defaultdict(list)
     steps: dict[int, list[tuple[Attempt, Attempt]]] = collections.defaultdict(list)
+    refused = [r for r in rows if (r.get("reason") or "").startswith("no-op edit")]
+    found["noop"] = [True] * len(refused)  # such answers give no script
     for child, parent in pairs(rows):
         same = program(child["text"]) == program(parent["text"])
         found["noop"].append(same)

@@ -28,8 +28,9 @@ def write(folder, steps, *, task="whale", arm="search-only", seed=0, ended=None)
                     "step": step,
                     "chain": chain,
                     "parent": parent and "r{}-{}".format(*parent),
-                    "script_file": name,
+                    "script_file": name if text else None,
                     "valid": value is not None,
+                    "reason": None if text else "no-op edit: nothing would change",
                     "value": value or 0.0,
                 }
             )
@@ -108,12 +109,13 @@ def test_what_children_have_from_their_parents(tmp_path):
             (0.2, cosmetic, (0, 0)),
             (0.5, jump, (0, 0)),
             (None, "broken", (0, 1)),
+            (None, "", (0, 1)),
         ],
     ]
     write(tmp_path, steps)
     (row,) = inheritance.table([tmp_path])
     assert row["pairs"] == 4
-    assert row["noop"] == pytest.approx(1 / 5)
+    assert row["noop"] == pytest.approx(2 / 6)  # one is refused, one changes a comment
     assert row["model_kept"] == pytest.approx(2 / 3)  # one names no model
 
     share = inheritance.similar
@@ -125,7 +127,7 @@ def test_what_children_have_from_their_parents(tmp_path):
     assert row["similar_other"] == pytest.approx(np.mean(swapped))
     r = np.corrcoef([0.3, 0.9, 0.5], [0.2, 0.8, 0.2])[0, 1]
     assert row["r"] == pytest.approx(r)
-    assert row["valid"] == pytest.approx(6 / 7)
+    assert row["valid"] == pytest.approx(6 / 8)
 
 
 def test_commands_print_and_write(tmp_path, capsys):
