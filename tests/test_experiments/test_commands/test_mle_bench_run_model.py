@@ -89,6 +89,7 @@ def test_from_the_command_line_to_the_report(folder, tmp_path):
     flags = [
         *("--task=spooky-author", "--data=synthetic", f"--model={folder}"),
         *("--chains=3", "--steps=2", "--max-prompt-tokens=1600", "--lr=0.01"),
+        "--prompt-style=compact",
         *("--max-new-tokens=16", "--wall-limit=20", "--isolation=posix"),
     ]
     words, environment = command(*flags, f"--out={out}", cache=cache)
