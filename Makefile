@@ -15,7 +15,7 @@ $(STAMP): setup.py
 	touch $@
 
 demo: $(STAMP)
-	$(BIN)/python -m experiments.mle_bench --task=spooky-author --budget=60 --plot
+	$(BIN)/python -m experiments.mle_bench --task=aptos2019 --chains=4 --steps=10 --plot
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow' $(PYTEST_ARGS)
