@@ -307,6 +307,8 @@ if __name__ == "__main__":
     loader = DataLoader(TensorDataset(torch.ones(8, 2)), 2, num_workers=2)
     assert sum(b[0].sum() for b in loader) == 16
 """,
+    # No process group: gloo lists the network interfaces by a netlink socket, which no
+    # level has. The launcher and its store do without.
     "torchrun": """# needs: torch
 import os, subprocess, sys
 code = '''
@@ -322,9 +324,6 @@ command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 subprocess.run([*command, "--nproc-per-node=2", "work.py"], check=True, timeout=100)
 """,
 }
-
-# Process groups of torch (gloo, NCCL) list the network interfaces, which takes a
-# netlink socket: no level has those. The launcher and its store do without.
 
 #: psutil wants all of /proc, which no Landlock rule can show in part.
 NOT_AT_LANDLOCK = {"psutil"}
