@@ -6,8 +6,18 @@ policy step (``npg``, ``spg``, ``ppo_clip_loss``). The language-model side is in
 ``rpg_jax.llm``, wrappers for other trainers are in ``rpg_jax.adapters``.
 """
 
-from rpg_jax import baselines, conjugate, dinkelbach, losses, rates, ratio, updates
+from rpg_jax import (
+    baselines,
+    best_of_k,
+    conjugate,
+    dinkelbach,
+    losses,
+    rates,
+    ratio,
+    updates,
+)
 from rpg_jax.baselines import regression_advantage
+from rpg_jax.best_of_k import expected_best, max_at_k, max_at_k_rank
 from rpg_jax.conjugate import (
     NIW,
     Moments,
@@ -67,6 +77,7 @@ __all__ = [
     "RateEstimator",
     "approximate_iteration",
     "baselines",
+    "best_of_k",
     "charged_duration",
     "checked_batch",
     "conjugate",
@@ -74,6 +85,7 @@ __all__ = [
     "duration_spread",
     "empirical",
     "empty_moments",
+    "expected_best",
     "fit_slots",
     "fixed_point",
     "forget",
@@ -84,6 +96,8 @@ __all__ = [
     "leave_one_out_advantage",
     "losses",
     "masked_mean",
+    "max_at_k",
+    "max_at_k_rank",
     "merge",
     "moments",
     "neural",
