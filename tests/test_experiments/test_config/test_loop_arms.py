@@ -21,6 +21,7 @@ NAMES = (
     "ratio",
     "on-policy-rate",
     "duration-weighted",
+    "rpg-best",
 )
 
 
@@ -120,8 +121,9 @@ def test_names_and_prices_are_checked():
 def test_price_choices():
     arm = get_arm("fixed-price", fixed_price=0.25)
     prices = {"none": 0.0, "estimated": 3.0, "fixed": 0.25, "on-policy": 4.0}
+    prices["own"] = 5.0
     for choice, expected in prices.items():
-        assert price(choice, arm, estimated=3.0, on_policy=4.0) == expected
+        assert price(choice, arm, estimated=3.0, on_policy=4.0, own=5.0) == expected
 
 
 def _rows(reward, seconds, valid, known=None):
