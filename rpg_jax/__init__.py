@@ -64,6 +64,7 @@ from rpg_jax.ratio import (
 )
 from rpg_jax.rewards import charged_duration, relative_reward
 from rpg_jax.slots import fit_slots
+from rpg_jax.smooth_cdf import kernel_cdf, max_at_k_of, pareto_tail_cdf
 from rpg_jax.types import Batch, RateEstimator, checked_batch
 from rpg_jax.updates import npg, ppo, spg
 
@@ -92,11 +93,13 @@ __all__ = [
     "gae",
     "greedy_policy",
     "greedy_rate",
+    "kernel_cdf",
     "kl_estimate",
     "leave_one_out_advantage",
     "losses",
     "masked_mean",
     "max_at_k",
+    "max_at_k_of",
     "max_at_k_rank",
     "merge",
     "moments",
@@ -106,6 +109,7 @@ __all__ = [
     "niw_slots",
     "npg",
     "optimal_rate",
+    "pareto_tail_cdf",
     "posterior",
     "ppo",
     "ppo_clip_loss",
