@@ -68,7 +68,7 @@ def max_at_k(
     top = xp.minimum(high[None, :], value[:, None])
     width = xp.maximum(top - xp.maximum(low[None, :], b[:, None]), 0)
     out = xp.sum(width * share[None, :] ** power[:, None], axis=-1)
-    reward: T = _or_nan(xp, out, value, b, sample, keep)
+    reward: T = _or_nan(xp, out, (value, b, power), sample, keep)
     return reward
 
 
@@ -107,12 +107,12 @@ def max_at_k_rank(
     k = power + 1.0
     quantile = _cdf(xp, value, sample, keep)
     if best is None:
-        whole: T = _or_nan(xp, quantile**k / k, value, value, sample, keep)
+        whole: T = _or_nan(xp, quantile**k / k, (value, power), sample, keep)
         return whole
     b = _best(xp, best, value)
     start = _cdf(xp, b, sample, keep)
     out = (xp.maximum(start, quantile) ** k - start**k) / k
-    reward: T = _or_nan(xp, out, value, b, sample, keep)
+    reward: T = _or_nan(xp, out, (value, b, power), sample, keep)
     return reward
 
 
@@ -140,7 +140,7 @@ def expected_best(
 
     Source: docs/concepts/best-score.md, "The aim".
     """
-    xp, b, sample, keep, _ = _prepared(
+    xp, b, sample, keep, power = _prepared(
         _like(sample, [best]), sample, mask, 1.0 + k, name="best"
     )
     knots, share = _steps(xp, sample, keep)
@@ -151,7 +151,7 @@ def expected_best(
     length = xp.minimum(knots, last) - xp.minimum(low, last)
     missed = xp.where(length > 0, 1 - share[:-1] ** k, 0)
     out = b[0] + xp.sum(length * missed)
-    expected: T = _or_nan(xp, out, b[0], b[0], sample, keep)
+    expected: T = _or_nan(xp, out, (b[0], power[0]), sample, keep)
     return expected
 
 
@@ -229,9 +229,10 @@ def _cdf(xp: ModuleType, at: Any, sample: Any, keep: Any) -> Any:
 
 
 def _or_nan(
-    xp: ModuleType, out: Any, value: Any, best: Any, sample: Any, keep: Any
+    xp: ModuleType, out: Any, numbers: tuple[Any, ...], sample: Any, keep: Any
 ) -> Any:
     """``out``, but NaN where something that was traced is not finite."""
-    fine = xp.isfinite(value) & xp.isfinite(best)
-    fine &= xp.all(xp.isfinite(sample) | ~keep) & xp.any(keep)
+    fine = xp.all(xp.isfinite(sample) | ~keep) & xp.any(keep)
+    for each in numbers:
+        fine = fine & xp.isfinite(each)
     return xp.where(fine, out, np.nan)

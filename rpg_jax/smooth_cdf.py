@@ -14,7 +14,7 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, ArrayLike, Float
 
 from rpg_jax.arrays import as_float, concrete
 
@@ -66,7 +66,8 @@ def max_at_k_of(
     points = best + length[:, None] * at[None, :]
     share = jnp.clip(cdf(points.reshape(-1)), 0, 1).reshape(points.shape)
     out = length * jnp.sum(rule[None, :] * share ** (k - 1), axis=-1)
-    return jnp.where(jnp.isfinite(value), out, jnp.nan)
+    fine = jnp.isfinite(value) & jnp.isfinite(k) & jnp.isfinite(best)
+    return jnp.where(fine, out, jnp.nan)
 
 
 def kernel_cdf(
@@ -154,6 +155,7 @@ def pareto_tail_cdf(sample: Float[Array, " N"], *, tail: float = 0.2) -> CDF:
     shape = 2 - mean / gap
     scale = jnp.where(mean > 0, 2 * mean * weighted / gap, 1)
     share = number / total
+    fine = jnp.all(jnp.isfinite(sample))  # a NaN would pass for a large value
 
     def cdf(t: Float[Array, " N"]) -> Float[Array, " N"]:
         below = jnp.mean((ordered[None, :] <= t[:, None]).astype(sample.dtype), axis=-1)
@@ -164,18 +166,19 @@ def pareto_tail_cdf(sample: Float[Array, " N"], *, tail: float = 0.2) -> CDF:
         over = jnp.where(bent, left**power, jnp.exp(-z))
         over = jnp.where(left > 0, over, 0)
         over = jnp.where(mean > 0, over, 0)
-        return jnp.where(t > threshold, 1 - share * over, below)
+        out = jnp.where(t > threshold, 1 - share * over, below)
+        return jnp.where(fine, out, jnp.nan)
 
     return cdf
 
 
-def _finite(x: object, name: str) -> Array:
+def _finite(x: ArrayLike, name: str) -> Array:
     """As floats; refused where it is known and not finite.
 
     Raises:
         ValueError: names what it is.
     """
-    out = as_float(x)  # type: ignore[arg-type]
+    out = as_float(x)
     known = concrete(out)
     if known is not None and not np.isfinite(known).all():
         raise ValueError(f"{name} must be finite, got {known}")

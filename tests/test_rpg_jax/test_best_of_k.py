@@ -243,6 +243,8 @@ def test_what_is_not_finite_is_refused(form):
         assert np.isnan(traced(spoilt, sample)[2])
         assert np.isfinite(np.delete(traced(spoilt, sample), 2)).all()
         assert np.isnan(traced(value, dirty)).all()
+        traced = jax.jit(lambda v, s, k, f=form: f(v, s, k=k))
+        assert np.isnan(traced(value, sample, jnp.float32(bad)))[3] or bad == -np.inf
     with pytest.raises(ValueError, match="no row that counts"):
         form(value, sample[:0], k=4)
     with pytest.raises(ValueError, match="no row that counts"):
