@@ -21,7 +21,7 @@ from absl import flags
 
 from experiments import cli
 from experiments.cli import DRY_RUN, OUT, PLOT, RESUME
-from experiments.config.arms import ARMS, in_words
+from experiments.config.arms import ARMS, SYSTEMATIC, in_words
 from experiments.config.errors import UsageError
 from experiments.config.options import Options
 from experiments.config.plugins import load_plugins
@@ -109,6 +109,9 @@ def list_arms() -> int:
     """Print each arm and what it learns from."""
     for arm in ARMS.values():
         print(f"{arm.name:<18} {in_words(arm)}")
+    print("\nOBJECTIVE[+RATE[-PLACE]], every combination under one scheme of names:")
+    for arm in SYSTEMATIC.values():
+        print(f"{arm.name:<26} {in_words(arm)}")
     return 0
 
 

@@ -6,8 +6,18 @@ policy step (``npg``, ``spg``, ``ppo_clip_loss``). The language-model side is in
 ``rpg_jax.llm``, wrappers for other trainers are in ``rpg_jax.adapters``.
 """
 
-from rpg_jax import baselines, conjugate, dinkelbach, losses, rates, ratio, updates
+from rpg_jax import (
+    baselines,
+    best_of_k,
+    conjugate,
+    dinkelbach,
+    losses,
+    rates,
+    ratio,
+    updates,
+)
 from rpg_jax.baselines import regression_advantage
+from rpg_jax.best_of_k import expected_best, max_at_k, max_at_k_rank
 from rpg_jax.conjugate import (
     NIW,
     Moments,
@@ -54,6 +64,7 @@ from rpg_jax.ratio import (
 )
 from rpg_jax.rewards import charged_duration, relative_reward
 from rpg_jax.slots import fit_slots
+from rpg_jax.smooth_cdf import kernel_cdf, max_at_k_of, pareto_tail_cdf
 from rpg_jax.spread import Spread, score_free_spread, value_bins, wasted_share
 from rpg_jax.types import Batch, RateEstimator, checked_batch
 from rpg_jax.updates import npg, ppo, spg
@@ -69,6 +80,7 @@ __all__ = [
     "Spread",
     "approximate_iteration",
     "baselines",
+    "best_of_k",
     "charged_duration",
     "checked_batch",
     "conjugate",
@@ -76,16 +88,21 @@ __all__ = [
     "duration_spread",
     "empirical",
     "empty_moments",
+    "expected_best",
     "fit_slots",
     "fixed_point",
     "forget",
     "gae",
     "greedy_policy",
     "greedy_rate",
+    "kernel_cdf",
     "kl_estimate",
     "leave_one_out_advantage",
     "losses",
     "masked_mean",
+    "max_at_k",
+    "max_at_k_of",
+    "max_at_k_rank",
     "merge",
     "moments",
     "neural",
@@ -94,6 +111,7 @@ __all__ = [
     "niw_slots",
     "npg",
     "optimal_rate",
+    "pareto_tail_cdf",
     "posterior",
     "ppo",
     "ppo_clip_loss",

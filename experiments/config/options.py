@@ -12,6 +12,7 @@ from typing import Any
 
 from experiments.config.budget import CLOCKS as BUDGET_CLOCKS
 from experiments.config.errors import UsageError
+from experiments.config.objective import BESTS, FORMS, RANKED_BY
 from experiments.config.presets import STYLES
 from experiments.config.protocol import (
     ADVANTAGES,
@@ -50,6 +51,7 @@ def option(
 _COMPARED = "what is compared"
 _DATA = "data"
 _REWARD = "reward and rate (by default the protocol's)"
+_OBJECTIVE = "max@k reward, of arms max-at-k and rpg-best (by default the protocol's)"
 _BUDGET = "budget"
 _POLICY = "policy (by default the model's preset)"
 _SANDBOX = "sandbox"
@@ -135,6 +137,34 @@ class Options:
         "Attempts that it sees: the best ones, or lifetime sums per chain.",
         DATA,
     )
+    max_k: int | None = option(
+        None,
+        _OBJECTIVE,
+        "k is the number of attempts that a chain has left, at most this (16).",
+    )
+    k_start: int | None = option(
+        None,
+        _OBJECTIVE,
+        "k rises from here to max_k as the budget is used; by default it does not.",
+    )
+    best: str | None = option(
+        None,
+        _OBJECTIVE,
+        "What is to be beaten: nothing, or the best value of the chain so far.",
+        BESTS,
+    )
+    k_form: str | None = option(
+        None,
+        _OBJECTIVE,
+        "From values, or from their ranks where the scale of scores means nothing.",
+        FORMS,
+    )
+    rank_by: str | None = option(
+        None,
+        _OBJECTIVE,
+        "Rank parents by the objective as well, or by their value.",
+        RANKED_BY,
+    )
     budget: float | None = option(None, _BUDGET, "Seconds of each run.")
     budget_clock: str = option("total", _BUDGET, "Which seconds.", BUDGET_CLOCKS)
     steps: int | None = option(None, _BUDGET, "Steps of each run, at most.")
@@ -152,6 +182,12 @@ class Options:
         "Baseline of the advantage: the mean of the others, a regression on the "
         "parent's value and seconds, or a learned critic.",
         ADVANTAGES,
+    )
+    cap_gainless: bool | None = option(
+        None,
+        _POLICY,
+        "A script that gains nothing never has a positive advantage, unless the whole "
+        "batch gains nothing.",
     )
     lora_rank: int | None = option(
         None, _POLICY, "Train adapters of this rank; 0: all weights."

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.config.arms import ARMS, Arm, get_arm
+from experiments.config.arms import ARMS, SYSTEMATIC, Arm, get_arm
 from experiments.config.budget import CLOCKS, Budget
 from experiments.config.errors import UsageError
 from experiments.config.options import ISOLATION, Options, choices
@@ -43,7 +43,7 @@ def arms_of(names: Sequence[str], fixed_price: float | None) -> tuple[Arm, ...]:
     """
     chosen = [n for n in ARMS if n != "fixed-price" or fixed_price is not None]
     if list(names) != ["all"]:
-        chosen = choices("arms", names, list(ARMS))
+        chosen = choices("arms", names, [*ARMS, *SYSTEMATIC])
     if fixed_price is not None and "fixed-price" not in chosen:
         raise UsageError("--fixed-price is for --arms=fixed-price: add that arm")
     if fixed_price is None and "fixed-price" in chosen:
@@ -113,8 +113,14 @@ _PLACES = {
     "temperature": ("sampling", "temperature"),
     "advantage": ("learning", "advantage"),
     "lr": ("learning", "learning_rate"),
+    "cap_gainless": ("learning", "cap_gainless"),
     "epochs": ("learning", "epochs"),
     "kl_coef": ("learning", "kl_coef"),
+    "max_k": ("max_at_k", "max_k"),
+    "k_start": ("max_at_k", "k_start"),
+    "best": ("max_at_k", "best"),
+    "k_form": ("max_at_k", "form"),
+    "rank_by": ("max_at_k", "rank_by"),
     "chains": (None, "chains"),
     "reward_split": (None, "reward_split"),
     "repeats": (None, "repeats"),
@@ -162,6 +168,7 @@ def protocol_of(name: str, preset: Preset, options: Options) -> Protocol:
         resolved = dataclasses.replace(base, **parts, **own)
     except ValueError as error:
         raise UsageError(str(error)) from None
+    resolved = _without_a_cap(resolved, options)
     rate = resolved.rate
     try:
         check_estimator(rate.estimator)
@@ -170,6 +177,24 @@ def protocol_of(name: str, preset: Preset, options: Options) -> Protocol:
     if rate.data == "slots" and rate.estimator == "niw" and resolved.chains < 2:
         raise UsageError("--rate-data=slots needs --chains=2 or more")
     return resolved
+
+
+def _without_a_cap(protocol: Protocol, options: Options) -> Protocol:
+    """With ``cap_gainless`` off where only the trainer knows the advantages.
+
+    Raises:
+        UsageError: it was asked for.
+    """
+    learning = protocol.learning
+    if not learning.cap_gainless or learning.plain_advantage:
+        return protocol
+    if options.cap_gainless:
+        raise UsageError(
+            "--cap_gainless acts on advantages that follow from the rewards: leave out "
+            "--advantage=critic, or choose --protocol=sound"
+        )
+    learning = dataclasses.replace(learning, cap_gainless=False)
+    return dataclasses.replace(protocol, learning=learning)
 
 
 def check_group(protocol: Protocol, arms: Sequence[Arm]) -> None:
@@ -202,6 +227,26 @@ def check_reward(protocol: Protocol, tasks: Sequence[str]) -> None:
             f"--reward=raw: on {', '.join(losses)} the metric is a loss, so every "
             "reward is below 0, a failure's is 0, and a policy would learn to fail; "
             "use --reward=gain, or give --failure_penalty above the worst loss"
+        )
+
+
+def check_objective(
+    protocol: Protocol, arms: Sequence[Arm], tasks: Sequence[str]
+) -> None:
+    """Refuse values below 0 for max-at-k, which takes 0 for a failure's.
+
+    Raises:
+        UsageError: raw losses as rewards.
+    """
+    named = [arm.name for arm in arms if arm.objective == "max-at-k"]
+    if protocol.rule.kind != "raw" or not named:
+        return
+    losses = [name for name in tasks if not get_task(name).higher_is_better]
+    if losses:
+        raise UsageError(
+            f"--arms={','.join(named)}: with --reward=raw scripts of "
+            f"{', '.join(losses)} are worth less than a failure, so nothing would be "
+            "gained over the best so far; use --reward=gain"
         )
 
 

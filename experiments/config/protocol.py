@@ -6,6 +6,7 @@ Every difference between them is a field below; a flag overrides one field of a 
 import dataclasses
 
 from experiments.config import plain
+from experiments.config.objective import MaxAtK
 from experiments.config.rate import RateOptions
 from experiments.config.reward_rule import PAPER_RULE, RewardRule
 
@@ -39,6 +40,9 @@ class Learning:
             regression on the parent's value and log seconds
             (``experiments.loop.baseline``); ``critic``, a learned value.
         baseline_batches: of ``parent``: batches that its slopes are fitted to.
+        cap_gainless: a script that gains nothing (value <= 0) has no positive
+            advantage, unless no script of its batch gains anything. Where only the
+            trainer knows the advantages (critic, whitening) this does nothing.
     """
 
     advantage: str = "loo"
@@ -54,6 +58,7 @@ class Learning:
     weight_decay: float = 0.01
     grad_clip: float = 1.0
     baseline_batches: int = plain.later(8)
+    cap_gainless: bool = plain.later(False)
 
     def __post_init__(self) -> None:
         if self.advantage not in ADVANTAGES:
@@ -67,6 +72,14 @@ class Learning:
     def plain_advantage(self) -> bool:
         """Whether an update's advantages follow from the ledger alone."""
         return self.advantage != "critic" and not (self.kl_in_reward or self.whiten)
+
+    @property
+    def caps(self) -> bool:
+        """Whether ``cap_gainless`` is on and can act."""
+        return self.cap_gainless and self.plain_advantage
+
+
+MAX_AT_K = MaxAtK()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +99,7 @@ class Protocol:
         repeats: a script that the run has seen before is given its first run's outcome
             (``reuse``) or is run again (``run``: the paper, and records that say
             nothing of it).
+        max_at_k: of the arms that have this objective.
     """
 
     name: str = "sound"
@@ -97,6 +111,7 @@ class Protocol:
     sampling: Sampling = Sampling()
     learning: Learning = Learning()
     repeats: str = plain.later("run")
+    max_at_k: MaxAtK = dataclasses.field(default=MAX_AT_K, metadata={"later": True})
 
     def __post_init__(self) -> None:
         if self.repeats not in REPEATS:
@@ -115,7 +130,7 @@ class Protocol:
         return self.repeats == "reuse"
 
 
-SOUND = Protocol(repeats="reuse")
+SOUND = Protocol(learning=Learning(cap_gainless=True), repeats="reuse")
 
 PAPER = Protocol(
     name="paper",

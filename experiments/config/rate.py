@@ -10,6 +10,8 @@ import pkgutil
 from collections.abc import Callable
 from typing import Any
 
+from experiments.config import plain
+
 DATA = ("greedy", "slots")
 
 
@@ -29,6 +31,7 @@ class RateOptions:
         quantile: of the predictive ratio (``niw``, ``slots``).
         step_size: of ``robbins-monro``.
         num_steps: optimizer steps per batch of ``neural``.
+        own_decay: weight of a batch in the policy's own rate, against the next one's.
     """
 
     estimator: str = "niw"
@@ -40,6 +43,7 @@ class RateOptions:
     quantile: float = 0.95
     step_size: float = 0.5
     num_steps: int = 100
+    own_decay: float = plain.later(0.8)
 
     def __post_init__(self) -> None:
         if self.data not in DATA:
@@ -48,6 +52,8 @@ class RateOptions:
             raise ValueError("window, recent batches and steps must be at least 1")
         if not 0 < self.step_size < float("inf"):
             raise ValueError(f"step size must be positive, got {self.step_size}")
+        if not 0 <= self.own_decay <= 1:
+            raise ValueError(f"own_decay must be 0 to 1, got {self.own_decay}")
 
 
 # (options, chains) -> a RateEstimator, or a LoopEstimator (experiments.loop.estimators)

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments.config.arms import price
 from experiments.loop.baseline import ParentBaseline, parent_features
-from experiments.loop.learn import Rows, make_signals, on_policy_rate, rows_of
-from experiments.loop.price import RateModel
+from experiments.loop.horizon import UNKNOWN, Horizon
+from experiments.loop.learn import Rows, make_signals, rows_of
+from experiments.loop.objective import BestOfK
+from experiments.loop.price import RateModel, Worth
+from experiments.loop.rates import RateBook, Rates
 from experiments.loop.repeats import Firsts
 from experiments.loop.select import Entry, Parents
 from experiments.policies.base import Signals
@@ -27,7 +29,12 @@ class Accounts:
     def __init__(self, spec: RunSpec):
         self.spec = spec
         chains = spec.protocol.chains
-        self.rate = RateModel(spec.protocol.rate, chains=chains)
+        #: Of the reward, whatever the arm learns from.
+        self.rates = RateBook(spec.protocol.rate, chains)
+        self.objective: BestOfK | None = None
+        if spec.arm.objective == "max-at-k":
+            self.objective = BestOfK(spec.protocol.max_at_k, chains)
+            self._rates_of_w = RateBook(spec.protocol.rate, chains)
         self.reuses = spec.protocol.reuses
         self.parents = Parents(spec.protocol.buffer_capacity, distinct=self.reuses)
         #: First runs of programs; empty where repeats are run.
@@ -37,7 +44,6 @@ class Accounts:
         if learning.advantage == "parent":
             self._baseline = ParentBaseline(learning.baseline_batches, chains)
         self.ranking_price = 0.0
-        self.on_policy = 0.0
         self.best: float | None = None  # value
         self.best_score: float | None = None
         self.attempts = 0
@@ -46,15 +52,33 @@ class Accounts:
         self.execution_s = np.zeros(chains)
         self.attempt_s = np.zeros(chains)
 
+    @property
+    def rate(self) -> RateModel:
+        """The rate model of the reward."""
+        return self.rates.model
+
+    @property
+    def _worth(self) -> Worth | None:
+        """What takes the place of values in the ranking."""
+        by_w = self.spec.protocol.max_at_k.rank_by == "objective"
+        return self.objective.worth if self.objective is not None and by_w else None
+
     def next_states(self) -> list[Entry | None]:
         """The parents of the next step, at the price of the moment."""
         protocol = self.spec.protocol
         return self.parents.next_states(
-            self.spec.arm, self.ranking_price, protocol.chains
+            self.spec.arm, self.ranking_price, protocol.chains, self._worth
         )
 
-    def take(self, step: int, located: list[Located]) -> tuple[Signals, dict[str, Any]]:
+    def take(
+        self, step: int, located: list[Located], horizon: Horizon = UNKNOWN
+    ) -> tuple[Signals, dict[str, Any]]:
         """Account for a whole step.
+
+        Args:
+            step: its number.
+            located: its records.
+            horizon: what was left of the budget before it.
 
         Returns:
             What the policy learns from, and the step's numbers for ``metrics.jsonl``.
@@ -63,27 +87,60 @@ class Accounts:
         records = [record for _, record in located]
         rows = rows_of(records)
         repeated = rows.known & np.array([is_repeat(record) for record in records])
-        rho, after = self._observe(rows, rows.known & ~repeated)
-        second = price(
-            arm.advantage_price, arm, estimated=rho, on_policy=self.on_policy
-        )
-        signals = self._signals(rows, records, second)
-        ranked_at = self.ranking_price
-        self.ranking_price = price(
-            arm.ranking_price, arm, estimated=after, on_policy=self.on_policy
-        )
+        first = rows.known & ~repeated
+        of_reward, after = self.rates.observe(rows, first, rows.value)
+        paid, ranked, more, signal_rows = of_reward, after, {}, rows
+        if self.objective is not None:
+            signal_rows, paid, later, about = self._take_w(rows, first, horizon)
+            ranked = later if self._worth is not None else after
+            more = {"max_at_k": about}
+        second = paid.price(arm.advantage_price, arm)
+        signals = self._signals(signal_rows, records, second)
+        prices: dict[str, Any] = {
+            "price": second,
+            "ranking_price": self.ranking_price,
+            "greedy_rate": paid.greedy,
+            "own_rate": paid.own,
+            "rho": of_reward.greedy,
+            "rho_next": after.greedy,
+            "on_policy_rate": after.on_policy,
+        }
+        self.ranking_price = ranked.price(arm.ranking_price, arm)
         for offset, record in located:
             self._add(offset, record)
-        numbers = {
+        numbers = self._numbers(step, records, signals, rows) | prices | more
+        if self.reuses:
+            numbers["repeats"] = int(repeated.sum())
+        return signals, numbers
+
+    def _take_w(
+        self, rows: Rows, first: np.ndarray, horizon: Horizon
+    ) -> tuple[Rows, Rates, Rates, dict[str, Any]]:
+        """The batch with w in place of its values in the reward; rates of w, numbers.
+
+        A penalty or a bonus stays what it is.
+        """
+        assert self.objective is not None
+        w, about = self.objective.earned(rows, horizon)
+        paid, after = self._rates_of_w.observe(
+            rows, first, w, worth=self.objective.worth
+        )
+        beside = np.where(rows.valid, rows.reward - rows.value, rows.reward)
+        return rows._replace(reward=w + beside), paid, after, about
+
+    def _numbers(
+        self,
+        step: int,
+        records: list[dict[str, Any]],
+        signals: Signals,
+        rows: Rows,
+    ) -> dict[str, Any]:
+        """Those of the batch itself; the rest of them are prices."""
+        numbers: dict[str, Any] = {
             "step": step,
-            "arm": arm.name,
+            "arm": self.spec.arm.name,
             "seed": self.spec.seed,
             "attempts": self.attempts,
-            "rho": rho,
-            "rho_next": after,
-            "price": second,
-            "ranking_price": ranked_at,
-            "on_policy_rate": self.on_policy,
             "mean_reward": _mean(rows.reward, rows.known),
             "mean_relative": _mean(signals.relative, rows.known),
             "valid_share": _mean(rows.valid, rows.known),
@@ -99,29 +156,10 @@ class Accounts:
                 "attempt_s": float(self.attempt_s.mean()),
             },
         }
-        if self.reuses:
-            numbers["repeats"] = int(repeated.sum())
         if self.spec.protocol.learning.plain_advantage:
             # With a critic, whitening or KL in the reward only the policy knows them.
             numbers["advantage"] = signals.advantage.tolist()
-        return signals, numbers
-
-    def _observe(self, rows: Rows, first: np.ndarray) -> tuple[float, float]:
-        """Feed the rate model; the rate that the batch pays, and the one after it.
-
-        Args:
-            rows: the batch.
-            first: rows that count. A repeat earns nothing new, and its seconds were
-                not spent again.
-        """
-        before, earlier = self.rate.rate, self.rate.seen > 0
-        after = self.rate.observe(
-            rows.value, rows.seconds, rows.valid, first, rows.chain
-        )
-        if first.any():
-            self.on_policy = on_policy_rate(rows._replace(known=first))
-        held_out = self.spec.protocol.rate.leave_one_out and earlier
-        return (before if held_out else after), after
+        return numbers
 
     def _signals(
         self, rows: Rows, records: list[dict[str, Any]], second: float
@@ -138,6 +176,7 @@ class Accounts:
             limit_s=self.spec.limit_s,
             baseline=self._baseline,
             features=features,
+            cap_gainless=self.spec.protocol.learning.caps,
         )
 
     def _add(self, offset: int, record: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from experiments.config.errors import Diverged, LoopError
 from experiments.loop.accounts import Accounts
 from experiments.loop.gather import Gatherer
 from experiments.loop.hooks import Hooks
+from experiments.loop.horizon import Horizon, Pace, budget_of
 from experiments.records.ledger import Ledger
 from experiments.records.phases import PHASES, Phases, Unfinished
 from experiments.records.recorded import (
@@ -64,6 +65,7 @@ class Loop:
     ):
         self.folder, self.spec, self.hooks = Path(folder), spec, hooks
         self.accounts = Accounts(spec)
+        self._pace = Pace()
         self.total_s = 0.0
         self.phase_s = dict.fromkeys(PHASES, 0.0)
         self._clock = clock
@@ -101,8 +103,9 @@ class Loop:
             if step >= self.next_step:
                 break
             need_whole(step, located, self.spec.protocol.chains)
-            _, numbers = self.accounts.take(step, located)
             done = metrics.metrics(step)
+            horizon = self._horizon(step, done)
+            _, numbers = self.accounts.take(step, located, horizon)
             if step != reached or done is None:
                 break
             check_metrics(done, numbers)
@@ -118,6 +121,11 @@ class Loop:
         for name, value in seconds.items():
             self.phase_s[name] += value
             self.total_s += value
+        self._pace.add(self.used())
+
+    def _horizon(self, step: int, done: dict[str, Any] | None) -> Horizon:
+        """What is left before a step, under the budget that it has on record."""
+        return self._pace.horizon(budget_of(done, self.spec.budget), step)
 
     @property
     def repaired(self) -> int:
@@ -167,7 +175,8 @@ class Loop:
                 phases,
             )
             self._need_data(step, located)
-            signals, numbers = self.accounts.take(step, located)
+            horizon = self._horizon(step, self._recording.metrics(step))
+            signals, numbers = self.accounts.take(step, located, horizon)
             numbers["learn"] = {}
             if self.spec.arm.gradient:
                 with phases("update"):

@@ -68,6 +68,7 @@ def make_signals(
     limit_s: float,
     baseline: ParentBaseline | None = None,
     features: np.ndarray | None = None,
+    cap_gainless: bool = False,
 ) -> Signals:
     """Relative rewards, weights and advantages of a batch.
 
@@ -87,6 +88,7 @@ def make_signals(
         limit_s: wall limit of a script, seconds.
         baseline: of ``--advantage=parent``; it keeps the batch.
         features: of the parents, for the baseline.
+        cap_gainless: see ``Learning``.
     """
     if arm.failure_charge is not None:
         rule = dataclasses.replace(rule, failure_charge=arm.failure_charge)
@@ -108,4 +110,22 @@ def make_signals(
         advantage = np.asarray(
             leave_one_out_advantage(signal, jnp.asarray(known)), np.float64
         )
-    return Signals(relative, advantage * weight, weight, charged, known)
+    advantage = advantage * weight
+    if cap_gainless:
+        advantage = capped(advantage, rows)
+    return Signals(relative, advantage, weight, charged, known)
+
+
+def capped(advantage: np.ndarray, rows: Rows) -> np.ndarray:
+    """At most 0 for a script that gains nothing, unless none of its batch gains.
+
+    A price above what a batch earns makes quick scripts of no gain look good.
+
+    Args:
+        advantage: shape [B].
+        rows: the batch; a value above 0 is a gain.
+    """
+    gains = rows.known & (rows.value > 0)
+    if not gains.any():
+        return advantage
+    return np.where(gains, advantage, np.minimum(advantage, 0.0))

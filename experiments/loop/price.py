@@ -10,6 +10,7 @@ per chain, whatever the policy was when it earned them.
 
 import collections
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,6 +21,9 @@ import rpg_jax
 from experiments.config.rate import EstimatorFactory, RateOptions, get_estimator
 from experiments.loop.estimators import loop_estimator
 from rpg_jax.types import Batch
+
+#: Values of attempts -> what they earn as of now, both [N].
+Worth = Callable[[np.ndarray], np.ndarray]
 
 # A subset that maximises a ratio is found in a handful of Dinkelbach steps.
 _MAX_STEPS = 50
@@ -74,6 +78,8 @@ class RateModel:
         valid: np.ndarray,
         known: np.ndarray,
         chain: np.ndarray,
+        *,
+        worth: Worth | None = None,
     ) -> float:
         """Feed one batch and fit again.
 
@@ -83,6 +89,8 @@ class RateModel:
             valid: whether the attempt was graded, shape [B].
             known: false where the machinery failed: no data, shape [B].
             chain: slot of each attempt, shape [B].
+            worth: what rewards earn as of now, where that is not the reward itself.
+                The greedy part sees past attempts at what they are worth now.
 
         Returns:
             The new rate.
@@ -97,12 +105,14 @@ class RateModel:
             return self.rate
         self.seen += int(known.sum())
         if self.options.data == "slots":
+            if worth is not None:
+                reward = np.where(valid, worth(reward), 0.0)
             self._fit_all(reward, seconds, valid, known, np.asarray(chain))
         else:
             self._best.extend(zip(reward[valid], seconds[valid], strict=True))
             failed = known & ~valid
             self._recent.append((int(known.sum()), seconds[failed].tolist()))
-            self._fit_greedy()
+            self._fit_greedy(worth)
         return self.rate
 
     def _accept(self, rate: Any) -> None:
@@ -125,11 +135,13 @@ class RateModel:
         self._state, rate = self._fit(self._state, self.rate, share, *rows)
         self._accept(rate)
 
-    def _fit_greedy(self) -> None:
+    def _fit_greedy(self, worth: Worth | None = None) -> None:
         if not self._best:
             self._accept(0.0)  # nothing was earned in the time so far
             return
         reward, seconds = np.array(self._best).T
+        if worth is not None:
+            reward = worth(reward)
         attempts = sum(count for count, _ in self._recent)
         failed = np.array([s for _, batch in self._recent for s in batch])
         # Jeffreys' prior: neither 0 nor 1 after a few attempts.

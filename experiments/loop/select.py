@@ -1,6 +1,7 @@
 """Self-improvement chains: which script each slot is asked to improve next."""
 
 import collections
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -55,27 +56,48 @@ class Parents:
         """The attempts kept, by ``run_id``."""
         return {entry.run_id: entry for entry in self._entries}
 
-    def ranked(self, arm: Arm, price: float) -> list[Entry]:
-        """Best first, older ones first on ties: by value - price * seconds, or by
-        value / seconds for an arm that learns from ratios.
+    def ranked(
+        self,
+        arm: Arm,
+        price: float,
+        worth: Callable[[np.ndarray], np.ndarray] | None = None,
+    ) -> list[Entry]:
+        """Best first: by value - price * seconds, or by value / seconds for an arm that
+        learns from ratios. On ties those of higher value, then older ones are first.
+
+        Args:
+            arm: gives the form.
+            price: of a second.
+            worth: what takes the place of values, [N] -> [N].
         """
         if not self._entries:
             return []
         entries = list(self._entries)
-        value = np.array([entry.value for entry in entries])
+        own = value = np.array([entry.value for entry in entries])
+        if worth is not None:
+            value = worth(own)
         seconds = np.array([entry.seconds for entry in entries])
         if arm.signal == "ratio":
             score = value / seconds
         else:
             score = relative_reward(value, seconds, price)
-        return [entries[i] for i in np.argsort(-score, kind="stable")]
+        order = np.argsort(-score, kind="stable")
+        if worth is not None:  # most attempts are worth 0 where k is large
+            order = np.lexsort((-own, -score))
+        return [entries[i] for i in order]
 
-    def next_states(self, arm: Arm, price: float, chains: int) -> list[Entry | None]:
+    def next_states(
+        self,
+        arm: Arm,
+        price: float,
+        chains: int,
+        worth: Callable[[np.ndarray], np.ndarray] | None = None,
+    ) -> list[Entry | None]:
         """The parent of each chain: chain i improves on rank i, cycling where there
         are fewer; None (the base prompt) while nothing valid is known, and for an
         arm without parents. Each has its rank.
         """
-        ranked = self.ranked(arm, price) if arm.parents == "ranked" else []
+        ranked = self.ranked(arm, price, worth) if arm.parents == "ranked" else []
         if not ranked:
             return [None] * chains
         places: dict[str, int] = {}

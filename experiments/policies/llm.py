@@ -71,8 +71,9 @@ def ppo_hyper(
         or sampling.presence_penalty != 0
     )
     fields = dataclasses.asdict(learning)
-    del fields["baseline_batches"]  # the loop's
-    if learning.advantage == "parent":
+    for name in ("baseline_batches", "cap_gainless"):  # the loop's
+        del fields[name]
+    if learning.advantage == "parent" or learning.caps:
         fields["advantage"] = "given"
     fields |= {
         "temperature": sampling.temperature,

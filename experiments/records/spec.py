@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from experiments.config.arms import Arm
+from experiments.config.budget import Budget
 from experiments.config.plain import to_plain
 from experiments.config.protocol import Protocol
 from experiments.config.reward_rule import RewardRule
@@ -62,6 +63,8 @@ class RunSpec:
         silence_s: when no script has finished for this long, what still runs counts as
             lost; None allows four times the limit and two minutes.
         checkpoint_every: steps between two checkpoints of the policy.
+        budget: of the run, where something depends on what is left of it (the k of
+            max-at-k); None: no end is known.
     """
 
     arm: Arm
@@ -71,6 +74,7 @@ class RunSpec:
     limit_s: float = 600.0
     silence_s: float | None = None
     checkpoint_every: int = 1
+    budget: Budget | None = None
 
     @property
     def name(self) -> str:
@@ -84,7 +88,10 @@ class RunSpec:
 
 
 def run_config(spec: RunSpec) -> dict[str, Any]:
-    """What identifies a run, for ``config.json``: plain types, nothing left out."""
+    """What identifies a run, for ``config.json``, in plain types.
+
+    The budget is not part of it: it may grow.
+    """
     return {
         "task": spec.scoring.task.short,
         "arm": to_plain(spec.arm),

@@ -36,6 +36,8 @@ LOOKS = {
     "ratio": Look("#cc79a7", (0, (3, 1, 1, 1, 1, 1)), "v"),
     "on-policy-rate": Look("#e69f00", (0, (8, 2)), "P"),
     "duration-weighted": Look("#56b4e9", (0, (2, 1)), "X"),
+    "rpg-best": Look("#332288", (0, (10, 1.5)), "p"),
+    "max-at-k": Look("#882255", (0, (4, 1, 1, 1, 1, 1)), "h"),
 }
 OTHER = Look("#8c6d31", (0, (4, 1, 1, 1)), "*")
 #: Inches of a panel: narrow, so that letters are large enough on a phone.

@@ -83,7 +83,8 @@ def launch(
 def _has_grown(settings: Settings, folder: Path) -> bool:
     """Whether the budget is larger than the stored run's.
 
-    Then it goes on: nothing that a run has done depends on when it ends.
+    Then it goes on. What a run has done does not depend on when it ends, but for the k
+    of max-at-k: its steps keep the budget that they were run under.
     """
     new = settings.budget
     try:

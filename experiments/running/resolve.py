@@ -47,6 +47,7 @@ def resolve_settings(
     protocol = parse.protocol_of(options.protocol, preset, options)
     parse.check_group(protocol, arms)
     parse.check_reward(protocol, tasks)
+    parse.check_objective(protocol, arms, tasks)
     style = options.prompt_style or preset.style
     machine = _machine(options, preset)
     return Settings(

@@ -54,6 +54,7 @@ def specs_of(
             seed=seed,
             limit_s=settings.limit_s(task),
             checkpoint_every=settings.machine.checkpoint_every,
+            budget=settings.budget,
         )
         for at, seed in enumerate(settings.seeds)
         # The first of equals begins; whatever that is worth goes round by seed.

@@ -21,6 +21,7 @@ NAMES = (
     "ratio",
     "on-policy-rate",
     "duration-weighted",
+    "rpg-best",
 )
 
 
@@ -120,8 +121,9 @@ def test_names_and_prices_are_checked():
 def test_price_choices():
     arm = get_arm("fixed-price", fixed_price=0.25)
     prices = {"none": 0.0, "estimated": 3.0, "fixed": 0.25, "on-policy": 4.0}
+    prices["own"] = 5.0
     for choice, expected in prices.items():
-        assert price(choice, arm, estimated=3.0, on_policy=4.0) == expected
+        assert price(choice, arm, estimated=3.0, on_policy=4.0, own=5.0) == expected
 
 
 def _rows(reward, seconds, valid, known=None):
@@ -184,3 +186,38 @@ def test_what_an_arm_learns_from_is_said_as_its_switches_are():
     assert said["ratio"] == "learns from reward / seconds"
     assert "0.25 · seconds" in in_words(get_arm("fixed-price", fixed_price=0.25))
     assert len(set(said.values())) == len(said)  # arms differ, and so do their words
+
+
+def test_a_script_that_gains_nothing_is_never_taught():
+    """Under a price that no script of the batch can pay, quick ones look good."""
+    reward, seconds = [0.5, 0.0, 0.2, 0.0], [40.0, 1.0, 30.0, 2.0]
+    rows = _rows(reward, seconds, [True, True, True, False])
+    free = make_signals(ARMS["rpg"], SOUND.rule, rows, price=0.05, limit_s=60.0)
+    held = make_signals(
+        ARMS["rpg"], SOUND.rule, rows, price=0.05, limit_s=60.0, cap_gainless=True
+    )
+    assert free.advantage[1] > 0
+    assert held.advantage[1] == 0
+    np.testing.assert_array_equal(held.advantage[[0, 2, 3]], free.advantage[[0, 2, 3]])
+    np.testing.assert_array_equal(held.relative, free.relative)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_gain_has_no_positive_advantage_under_any_price(name):
+    rng = np.random.default_rng(4)
+    arm = get_arm(name, fixed_price=0.2 if name == "fixed-price" else None)
+    for _ in range(200):
+        size = int(rng.integers(2, 9))
+        valid, known = rng.random(size) < 0.7, rng.random(size) < 0.9
+        reward = np.where(valid & (rng.random(size) < 0.5), rng.random(size), 0.0)
+        rows = _rows(reward, rng.lognormal(2, 2, size), valid, known)
+        price = float(rng.lognormal(-2, 2))
+        options = {"price": price, "limit_s": 600.0}
+        out = make_signals(arm, SOUND.rule, rows, cap_gainless=True, **options)
+        free = make_signals(arm, SOUND.rule, rows, **options)
+        gains = known & (reward > 0)
+        np.testing.assert_array_equal(out.advantage[gains], free.advantage[gains])
+        if gains.any():
+            assert (out.advantage[~gains] <= 0).all()
+        else:  # all are alike: the quicker one is the better one
+            np.testing.assert_array_equal(out.advantage, free.advantage)

@@ -90,6 +90,8 @@ def _recompute(records, arm, *, fixed=0.01):
         )
         if arm == "duration-weighted":
             advantage = advantage * charged / charged.mean()
+        if (gain > 0).any():
+            advantage = np.where(gain > 0, advantage, np.minimum(advantage, 0.0))
         for r, g, s, good in zip(rows, gain, seconds, ok, strict=True):
             if good:
                 buffer = [*buffer, (r["run_id"], g, s)][-1280:]
