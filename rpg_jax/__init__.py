@@ -36,6 +36,7 @@ from rpg_jax.losses import (
     value_clip_loss,
     whiten,
 )
+from rpg_jax.quantiles import in_analytic_range, ratio_quantile_auto
 from rpg_jax.rates import (
     empirical,
     fixed_point,
@@ -78,6 +79,7 @@ __all__ = [
     "gae",
     "greedy_policy",
     "greedy_rate",
+    "in_analytic_range",
     "kl_estimate",
     "leave_one_out_advantage",
     "losses",
@@ -98,6 +100,7 @@ __all__ = [
     "rates",
     "ratio",
     "ratio_quantile",
+    "ratio_quantile_auto",
     "ratio_quantile_sampled",
     "relative_reward",
     "robbins_monro",

@@ -129,12 +129,13 @@ def ratio_quantile_sampled(
     second = draws[..., 1]
     if log_duration:
         # The location is taken out: a ratio scales with it and exp stays in range.
-        duration = jnp.exp(second - niw.mean[1])
+        duration = jnp.exp(jnp.clip(second - niw.mean[1], -80, 80))
         scale = jnp.exp(-niw.mean[1])
     else:
         duration, scale = second, jnp.ones((), draws.dtype)
     duration = jnp.where(live[None, :], duration, 0).sum(-1) / n
-    ratio = reward / jnp.maximum(duration, tiny(draws))
+    # Between an infinite value and a finite one a quantile would be NaN.
+    ratio = jnp.clip(reward / jnp.maximum(duration, tiny(draws)), -1e25, 1e25)
     return jnp.quantile(ratio, level) * scale
 
 
