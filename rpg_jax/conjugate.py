@@ -326,7 +326,7 @@ def update(
 
 
 def forget(
-    niw: NIW, factor: float | Float[Array, ""], *, min_nu: float | None = None
+    niw: NIW, factor: float | Float[Array, "*batch"], *, min_nu: float | None = None
 ) -> NIW:
     """Discount a posterior before it serves as the next prior.
 
@@ -336,11 +336,14 @@ def forget(
 
     Args:
       niw: posterior to discount.
-      factor: f in (0, 1]; 1 forgets nothing.
+      factor: f in (0, 1], or one for each of the batch; 1 forgets nothing.
       min_nu: floor of nu, which keeps the predictive proper; d + 2 if None.
     """
     floor = niw.mean.shape[-1] + 2.0 if min_nu is None else min_nu
-    scale = niw.scale * factor
+    if isinstance(factor, jax.Array) and factor.ndim:  # one for each of the batch
+        scale = niw.scale * factor[..., None, None]
+    else:
+        scale = niw.scale * factor
     diagonal = jnp.eye(scale.shape[-1], dtype=bool)
     scale = jnp.where(diagonal, jnp.maximum(scale, MIN_SCALE), scale)
     return NIW(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import chex
 import jax
@@ -14,6 +14,9 @@ from rpg_jax.arrays import as_float, magnitude_limit, select
 from rpg_jax.conjugate import NIW, Moments
 from rpg_jax.quantiles import METHODS, Method
 from rpg_jax.types import Batch, RateEstimator, check_unit, usable_rows
+
+# Age of a slot by default, in decisions per slot: chosen by ``benchmarks.bench_drift``.
+AGE_PER_SLOT = 2
 
 
 class SlotFit(NamedTuple):
@@ -136,7 +139,7 @@ def niw_slots(
     prior: NIW | None = None,
     forgetting: float = 0.3,
     quantile: float = 0.95,
-    age: int | None = None,
+    age: int | Literal["auto"] | None = "auto",
     fit_every: int | None = None,
     by_context: bool = False,
     log_duration: bool = True,
@@ -156,7 +159,7 @@ def niw_slots(
       forgetting: share of the carried posterior that each fit keeps.
       quantile: level.
       age: a slot older than this many decisions is emptied before it is fed; never if
-        None (lifetime sums).
+        None (lifetime sums); twice the number of slots if "auto".
       fit_every: fit at decisions t with t % fit_every == 0 that feed (the bandit study:
         8); None fits once at the end of each update.
       by_context: the slot is batch.context rather than the next in turn.
@@ -172,6 +175,8 @@ def niw_slots(
     """
     if num_slots < 2:
         raise ValueError(f"a fit needs two slots or more, got {num_slots}")
+    if age == "auto":
+        age = AGE_PER_SLOT * num_slots
     if (age is not None and age < 0) or (fit_every is not None and fit_every < 1):
         raise ValueError(f"need age >= 0, fit_every >= 1, got {age}, {fit_every}")
     check_unit(forgetting=forgetting, quantile=None)
