@@ -33,6 +33,7 @@ from rpg_jax.losses import (
     leave_one_out_advantage,
     masked_mean,
     ppo_clip_loss,
+    rejected_members,
     value_clip_loss,
     whiten,
 )
@@ -102,6 +103,7 @@ __all__ = [
     "ratio_quantile",
     "ratio_quantile_auto",
     "ratio_quantile_sampled",
+    "rejected_members",
     "relative_reward",
     "robbins_monro",
     "segment_moments",

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rpg_jax import conjugate, dinkelbach
+from rpg_jax import checks, conjugate, dinkelbach
 from rpg_jax.arrays import select, tiny
 from rpg_jax.conjugate import NIW, Moments
 from rpg_jax.forgetting import (
@@ -20,6 +20,7 @@ from rpg_jax.forgetting import (
     check_forgetting,
     kept_share,
 )
+from rpg_jax.slots import one_pair_prior
 from rpg_jax.types import (
     Batch,
     RateEstimator,
@@ -73,7 +74,7 @@ def niw(
       context_probs: [X] probabilities of the contexts; uniform if None.
       log_duration: model log seconds; a cell's mean is then exp(m + v / 2).
       forgetting: what a batch leaves of the weight of every cell's past, whether it
-        touches the cell or not, in (0, 1]; 1 forgets nothing. None is a memory of 32
+        touches the cell or not, in (0, 1]; 1 forgets nothing. None is a memory of 16
         decisions per cell, and 256 at least, whatever the batches' size.
       quantile: None for the plug-in rate, else the level of an (optimistic) quantile of
         the greedy policy's rate under the posterior of the means.
@@ -82,12 +83,16 @@ def niw(
       ValueError: a size, forgetting or quantile out of range, or context_probs that are
         not X weights >= 0.
     """
-    if num_contexts < 1 or num_arms < 1:
+    sizes = [
+        checks.count(name, size, least=0)
+        for name, size in (("num_contexts", num_contexts), ("num_arms", num_arms))
+    ]
+    if not 1 <= sizes[0] * sizes[1] <= 10**7:
         raise ValueError(f"need contexts and arms, got {num_contexts} x {num_arms}")
     check_forgetting(forgetting)
     check_unit(forgetting=1.0, quantile=quantile)
     probs = checked_weights(context_probs, num_contexts)
-    base = conjugate.niw_prior() if prior is None else prior
+    base = one_pair_prior(prior)
     shape = (num_contexts, num_arms)
     table = _Cells(shape, probs, log_duration, forgetting, quantile, base.kappa)
 
@@ -168,24 +173,29 @@ def _cell_rate(
         # The cap keeps an absurd variance from overflowing; exp(40) seconds is.
         duration = jnp.exp(jnp.minimum(duration + spread[..., 1, 1] / 2, 40))
     rho_k = jnp.asarray(rho_k, reward.dtype)
-    policy = dinkelbach.greedy_policy(reward, duration, rho_k, mask=tried)
-    plug_in = dinkelbach.greedy_rate(
+    policy = dinkelbach.argmax_policy(reward, duration, rho_k, mask=tried)
+    plug_in = dinkelbach.dinkelbach_step(
         reward, duration, rho_k, context_probs=table.context_probs, mask=tried
     )
     if table.quantile is None:
         return plug_in
     unit = duration if table.log_duration else jnp.ones_like(duration)
+    price = plug_in * unit
+    size = jnp.maximum(jnp.abs(price), 1)  # its square could leave float32
+    price = price / size
     variance = (
-        spread[..., 0, 0]
-        - 2 * plug_in * unit * spread[..., 0, 1]
-        + jnp.square(plug_in * unit) * spread[..., 1, 1]
+        spread[..., 0, 0] / size / size
+        - 2 * price / size * spread[..., 0, 1]
+        + price * price * spread[..., 1, 1]
     ) / cells.kappa
     probs = dinkelbach.context_weights(reward, table.context_probs, tried)
     chosen = jnp.take_along_axis(variance, policy[:, None], axis=-1)[:, 0]
     _, time = dinkelbach.policy_totals(
         policy, reward, duration, context_probs=table.context_probs, mask=tried
     )
-    total = jnp.sum(jnp.square(probs) * jnp.where(probs > 0, chosen, 0))
-    sd = jnp.sqrt(jnp.maximum(total, tiny(total)))
+    size = jnp.take_along_axis(size, policy[:, None], axis=-1)[:, 0]
+    each = probs * jnp.sqrt(jnp.maximum(chosen, tiny(chosen))) * size
+    most = jnp.maximum(jnp.max(jnp.where(probs > 0, each, 0)), tiny(each))
+    sd = most * jnp.sqrt(jnp.sum(jnp.square(jnp.where(probs > 0, each / most, 0))))
     z = NormalDist().inv_cdf(table.quantile)
     return jnp.where(time > 0, plug_in + z * sd / jnp.where(time > 0, time, 1), 0)

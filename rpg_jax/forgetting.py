@@ -10,10 +10,12 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from rpg_jax import checks
+
 # Decisions that a pooled average remembers, and a table of cells for each of its cells.
 # Chosen by ``benchmarks.bench_drift``.
-POOLED_MEMORY = 512.0
-CELL_MEMORY = 32.0
+POOLED_MEMORY = 256.0
+CELL_MEMORY = 16.0
 LEAST_MEMORY = 256.0
 
 # An arm has faded whose newest data weigh less than this share of its context's newest:
@@ -27,8 +29,7 @@ def check_forgetting(forgetting: Forgetting) -> None:
     """Refuse a factor outside (0, 1]; None stands for the default memory."""
     if forgetting is None:
         return
-    if isinstance(forgetting, bool) or not isinstance(forgetting, int | float):
-        raise ValueError(f"forgetting must be None or a number, got {forgetting!r}")
+    checks.scalar("forgetting", forgetting)
     if not 0.0 < forgetting <= 1.0:
         raise ValueError(f"forgetting must be in (0, 1], got {forgetting}")
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PyTree, Shaped
 
-from rpg_jax import dinkelbach
+from rpg_jax import checks, dinkelbach
 from rpg_jax import units as running
 from rpg_jax.arrays import float_info, select
 from rpg_jax.types import Batch, RateEstimator, checked_weights, usable_rows
@@ -83,13 +83,14 @@ def neural(
       ValueError: num_steps < 1, unknown units, or context_probs that are not N
         weights >= 0.
     """
-    if num_steps < 1:
-        raise ValueError(f"num_steps must be at least 1, got {num_steps}")
-    if units not in ("running", "first"):
-        raise ValueError(f"units must be running or first, got {units!r}")
+    num_steps = checks.count("num_steps", num_steps)
+    contexts = _checked_contexts(contexts)
+    if not callable(apply_fn) or not hasattr(optimizer, "update"):
+        raise TypeError("apply_fn must be a function, and optimizer one of optax")
+    _check_units(units)
     context_probs = checked_weights(context_probs, np.shape(contexts)[0])
-    is_running = units == "running"
-    net = _Net(apply_fn, optimizer, num_steps, contexts, context_probs, is_running)
+    move = units == "running"
+    net = _Net(apply_fn, optimizer, num_steps, contexts, context_probs, move)
 
     def init() -> NeuralState:
         return NeuralState(
@@ -109,6 +110,19 @@ def neural(
     )
 
 
+def _check_units(units: UnitsRule) -> None:
+    if units not in ("running", "first"):
+        raise ValueError(f"units must be running or first, got {units!r}")
+
+
+def _checked_contexts(contexts: Shaped[Array, "N ..."]) -> Shaped[Array, "N ..."]:
+    known = checks.real("contexts", contexts)
+    if not np.size(known) or not np.ndim(known):
+        raise ValueError(f"contexts must be [N, ...], got shape {np.shape(known)}")
+    checks.within("contexts", known)
+    return jnp.asarray(known)
+
+
 def _rate(net: _Net, state: NeuralState, rho_k: Float[Array, ""]) -> Float[Array, ""]:
     """A Dinkelbach step on the predictions for the contexts that define the rate."""
     contexts = net.contexts
@@ -119,7 +133,7 @@ def _rate(net: _Net, state: NeuralState, rho_k: Float[Array, ""]) -> Float[Array
     unit = scale[0] / scale[1]
     # A softplus may round to 0 seconds; no action is free.
     duration = jnp.maximum(duration, float(float_info(duration.dtype).eps))
-    estimate = dinkelbach.greedy_rate(
+    estimate = dinkelbach.dinkelbach_step(
         reward,
         duration,
         jnp.asarray(rho_k, reward.dtype) / unit,

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Real
 
 from rpg_jax import ratio
-from rpg_jax.arrays import tiny
-from rpg_jax.conjugate import NIW
+from rpg_jax.arrays import concrete, tiny
+from rpg_jax.statistics import NIW, checked_niw
 
 Method = Literal["auto", "analytic", "sampled"]
 METHODS: tuple[Method, ...] = ("auto", "analytic", "sampled")
@@ -40,8 +40,14 @@ def in_analytic_range(
       count: [...] pairs in a batch.
       log_duration: false for seconds on their own scale, where the sampled form has no
         use (simulated durations may be negative): always in range.
+
+    Raises:
+      TypeError: no NIW, or no numbers.
+      ValueError: shapes do not fit; outside of jit also values out of range.
     """
-    n = jnp.maximum(jnp.asarray(count, niw.scale.dtype), 1)
+    niw = checked_niw(niw, dim=2)
+    count = ratio.checked_count(count, niw.kappa.shape)
+    n = jnp.maximum(count.astype(niw.scale.dtype), 1)
     if not log_duration:
         return jnp.ones(n.shape, bool)
     variance = ratio.predictive(niw).shape[..., 1, 1]
@@ -76,9 +82,14 @@ def ratio_quantile_auto(
       The quantile (reward per second), not floored.
 
     Raises:
-      ValueError: level out of range, or a known count above max_count.
+      TypeError: no key, no NIW, or no numbers.
+      ValueError: level or a size out of range, or a known count above max_count.
     """
-    n = jnp.asarray(count)
+    ratio.checked_level(level, least=0.5, closed=True)
+    n = ratio.checked_count(count, ())
+    known = concrete(n)
+    if known is not None and known > max_count:
+        raise ValueError(f"count {known} is above max_count={max_count}: raise that")
 
     def analytic() -> Array:
         return ratio.ratio_quantile(niw, n, level=level, log_duration=log_duration)

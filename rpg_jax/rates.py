@@ -8,7 +8,6 @@ The pooled ones estimate the rate of whatever they are fed: feed them greedy dec
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,10 +15,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from rpg_jax import conjugate
+from rpg_jax import checks, conjugate
 from rpg_jax.arrays import concrete
 from rpg_jax.cells import CellState, niw
 from rpg_jax.conjugate import Moments
+from rpg_jax.dinkelbach import RATES
 from rpg_jax.forgetting import (
     POOLED_MEMORY,
     Forgetting,
@@ -74,8 +74,10 @@ def robbins_monro(
     Source: Robbins and Monro (1951); Toulis and Airoldi (2017) for the implicit form.
     """
 
-    constant = None if callable(step_size) else concrete(step_size)
-    if constant is not None and not (0 < constant < math.inf):
+    constant = None
+    if not callable(step_size):
+        constant = concrete(checks.real("step_size", step_size))
+    if constant is not None and (constant.shape or not 0 < constant < 1e30):
         raise ValueError(f"step_size must be finite and > 0, got {step_size}")
 
     def init() -> RobbinsMonroState:
@@ -121,7 +123,7 @@ def empirical(*, forgetting: Forgetting = None) -> RateEstimator:
 
     Args:
       forgetting: what a batch leaves of the weight of the past, in (0, 1]; 1 averages
-        over all of it. None is a memory of 512 decisions, whatever the batches' size.
+        over all of it. None is a memory of 256 decisions, whatever the batches' size.
 
     Raises:
       ValueError: forgetting out of range.
@@ -164,7 +166,22 @@ def fixed_point(
     *,
     num_steps: int = 8,
 ) -> Float[Array, ""]:
-    """Iterate rho <- rate(state, rho): Dinkelbach on the estimator's own tables."""
+    """Iterate rho <- rate(state, rho): Dinkelbach on the estimator's own tables.
+
+    Args:
+      estimator: a ``RateEstimator``.
+      state: its state.
+      rho: where to start, reward per second.
+      num_steps: static number of steps.
+
+    Raises:
+      TypeError: no estimator, or no numbers.
+      ValueError: rho is not finite, or num_steps < 0.
+    """
+    if not isinstance(estimator, RateEstimator):
+        raise TypeError(f"want a RateEstimator, got {type(estimator).__name__}")
+    num_steps = checks.count("num_steps", num_steps, least=0)
+    rho = checks.scalar("rho", rho, RATES)
     start = jnp.asarray(rho, jnp.zeros(()).dtype)
     end: Array = jax.lax.fori_loop(
         0, num_steps, lambda _, value: estimator.rate(state, value), start

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-import chex
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rpg_jax import conjugate, quantiles
-from rpg_jax.arrays import as_float, magnitude_limit, select
+from rpg_jax import checks, conjugate, quantiles
+from rpg_jax.arrays import select
 from rpg_jax.conjugate import NIW, Moments
 from rpg_jax.quantiles import METHODS, Method
+from rpg_jax.statistics import checked_niw
 from rpg_jax.types import Batch, RateEstimator, check_unit, usable_rows
 
 # Age of a slot by default, in decisions per slot: chosen by ``benchmarks.bench_drift``.
@@ -51,13 +51,24 @@ def fit_slots(
       log_duration: model log seconds (the paper) rather than seconds.
 
     Raises:
-      AssertionError: reward, duration and mask differ in shape.
+      TypeError: no NIW, or no arrays of numbers.
+      ValueError: shapes do not fit, or forgetting is not in (0, 1]; outside of jit also
+        a carried posterior with values out of range.
     """
-    asked = mask.astype(bool)
-    reward, duration = as_float(reward), as_float(duration)
-    chex.assert_equal_shape([reward, duration, asked])
-    usable = jnp.abs(reward) <= magnitude_limit(reward.dtype)
-    usable &= (duration > 0) & (duration <= magnitude_limit(duration.dtype))
+    carried = checked_niw(carried, dim=2)
+    reward = checks.numbers("reward", reward)
+    duration = checks.numbers("duration", duration)
+    asked = checks.flags("mask", mask)
+    checks.at_least_one_axis("reward", reward)
+    checks.same_shape("reward, duration and mask", [reward, duration, asked])
+    if carried.kappa.shape not in ((), reward.shape[:-1]):
+        raise ValueError(
+            f"the carried posterior is of batch {carried.kappa.shape}, the slots of "
+            f"{reward.shape[:-1]}"
+        )
+    # Sums of many decisions: more than the bounds of one.
+    usable = jnp.abs(reward) <= checks.MAX_VALUE
+    usable &= (duration >= checks.MIN_SECONDS) & (duration <= checks.MAX_VALUE)
     keep = asked & usable
     r = jnp.where(keep, reward, 0)
     d = jnp.where(keep, duration, 1)
@@ -173,25 +184,46 @@ def niw_slots(
 
     Source: the paper, Algorithm 1 and its NIW estimator.
     """
-    if num_slots < 2:
+    if checks.count("num_slots", num_slots) < 2:
         raise ValueError(f"a fit needs two slots or more, got {num_slots}")
     if age == "auto":
         age = AGE_PER_SLOT * num_slots
-    if (age is not None and age < 0) or (fit_every is not None and fit_every < 1):
-        raise ValueError(f"need age >= 0, fit_every >= 1, got {age}, {fit_every}")
+    for name, number, least in (("age", age, 0), ("fit_every", fit_every, 1)):
+        if number is not None:
+            checks.count(name, number, least=least, most=2**30)
     check_unit(forgetting=forgetting, quantile=None)
-    if not 0.5 <= quantile < 1.0:
-        raise ValueError(f"quantile must be in [0.5, 1), got {quantile}")
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    _check_choices(quantile, method)
     ring = _Ring(forgetting, quantile, age, fit_every, by_context, log_duration, method)
-    first = conjugate.niw_prior() if prior is None else prior
+    first = one_pair_prior(prior)
     return RateEstimator(
         init=lambda: _empty(num_slots, first),
         update=lambda state, batch: _update(ring, state, batch),
         rate=lambda state, rho_k: state.rate,
         needs=("context",) if by_context else (),
     )
+
+
+def _check_choices(quantile: float, method: Method) -> None:
+    checks.scalar("quantile", quantile)
+    if not 0.5 <= quantile < 1.0:
+        raise ValueError(f"quantile must be in [0.5, 1), got {quantile}")
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+
+
+def one_pair_prior(prior: NIW | None) -> NIW:
+    """The prior of one NIW over pairs; the vague default if None.
+
+    Raises:
+      TypeError: no NIW.
+      ValueError: it has batch dimensions, is not over pairs, or holds bad values.
+    """
+    if prior is None:
+        return conjugate.niw_prior()
+    prior = checked_niw(prior, dim=2)
+    if prior.kappa.shape:
+        raise ValueError(f"prior must be a single NIW, got batch {prior.kappa.shape}")
+    return prior
 
 
 def _empty(num_slots: int, prior: NIW) -> SlotState:
