@@ -19,7 +19,6 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from rpg_jax import checks
 from rpg_jax.arrays import float_info, magnitude_limit, tiny
 from rpg_jax.statistics import (
-    MIN_KAPPA,
     MIN_SCALE,
     NIW,
     Moments,
@@ -197,10 +196,12 @@ def _merged(a: Moments, b: Moments) -> Moments:
     mean, residual = _move(a.mean, a.residual, gap * share[..., None])
     # n_a n_b / n without forming the product of two counts.
     between = _outer(gap) * (a.number * share)[..., None, None]
+    scatter = a.scatter + b.scatter + between
+    _check_overflow(scatter)
     return Moments(
         number=count,
         mean=mean,
-        scatter=a.scatter + b.scatter + between,
+        scatter=scatter,
         residual=residual,
         rejected=a.rejected + b.rejected,
     )
@@ -279,13 +280,20 @@ def posterior(prior: NIW, data: Moments) -> NIW:
     share = data.number / kappa
     mean, residual = _move(prior.mean, prior.residual, gap * share[..., None])
     between = _outer(gap) * (prior.kappa * share)[..., None, None]
+    scale = _definite(prior.scale + data.scatter + between)
+    _check_overflow(scale)
     return NIW(
         mean=mean,
         kappa=kappa,
         nu=prior.nu + data.number,
-        scale=_definite(prior.scale + data.scatter + between),
+        scale=scale,
         residual=residual,
     )
+
+
+def _check_overflow(scatter: Float[Array, "*batch d d"]) -> None:
+    largest = float(float_info(scatter.dtype).max)
+    checks.within("the scatter of both together", scatter, (-largest, largest))
 
 
 def update(
@@ -337,7 +345,7 @@ def forget(
     scale = jnp.where(diagonal, jnp.maximum(scale, MIN_SCALE), scale)
     return NIW(
         mean=niw.mean,
-        kappa=jnp.maximum(niw.kappa * factor, MIN_KAPPA),
+        kappa=niw.kappa * factor,
         nu=jnp.maximum(niw.nu * factor, floor),
         scale=scale,
         residual=niw.residual,

@@ -61,7 +61,8 @@ def checked_count(
 
 
 def checked_level(level: float, *, least: float, closed: bool) -> None:
-    checks.scalar("level", level, (-checks.MAX_VALUE, checks.MAX_VALUE))
+    if np.shape(checks.real("level", level)) != ():
+        raise TypeError("level must be a single number")
     if not (least <= level < 1.0 if closed else least < level < 1.0):
         bracket = "[" if closed else "("
         raise ValueError(f"level must be in {bracket}{least:g}, 1), got {level}")

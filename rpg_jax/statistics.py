@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from rpg_jax import checks
-from rpg_jax.arrays import concrete
+from rpg_jax.arrays import concrete, float_info, magnitude_limit
 
 # Least variance that a discounted posterior keeps, in squared units of the data.
 MIN_SCALE = 1e-30
@@ -131,15 +131,16 @@ def checked_niw(niw: NIW, *, dim: int | None = None) -> NIW:
         raise ValueError(f"NIW's shapes do not fit each other: {got}")
     if width != dim and (dim is not None or not width):
         raise ValueError(f"NIW must be of {dim or 1} coordinates, got {width}")
-    checks.within("NIW's mean", niw.mean, (-1e13, 1e13))
+    mean, scale = _limits(niw.scale.dtype)
+    checks.within("NIW's mean", niw.mean, (-mean, mean))
     checks.within("NIW's kappa", niw.kappa, KAPPAS)
     checks.within("NIW's nu", niw.nu, (width - 1 + 1e-3, checks.MAX_VALUE))
     checks.within("NIW's residual", niw.residual)
-    checks.within("NIW's scale", niw.scale, (-MAX_SCALE, MAX_SCALE))
+    checks.within("NIW's scale", niw.scale, (-scale, scale))
     known = concrete(niw.scale)
     if known is not None:
         variances = np.diagonal(known.astype(np.float64), axis1=-2, axis2=-1)
-        checks.within("NIW's variances", variances, (1e-36, MAX_SCALE))
+        checks.within("NIW's variances", variances, (1e-36, scale))
         root = np.sqrt(variances)
         bound = root[..., :, None] * root[..., None, :]
         checks.within("NIW's correlations", known / bound, (-1.001, 1.001))
@@ -147,8 +148,13 @@ def checked_niw(niw: NIW, *, dim: int | None = None) -> NIW:
     return niw
 
 
+def _limits(dtype: Any) -> tuple[float, float]:
+    """Largest mean and largest entry of a scatter that accepted data can make."""
+    return 2 * magnitude_limit(dtype), float(float_info(dtype).max)
+
+
 def _check_predictive(niw: NIW) -> None:
-    """Refuse known parameters whose predictive would leave float32."""
+    """Refuse known parameters whose predictive would leave their type."""
     parts = [concrete(v) for v in (niw.scale, niw.kappa, niw.nu)]
     if any(part is None for part in parts):
         return
@@ -156,7 +162,8 @@ def _check_predictive(niw: NIW) -> None:
     df = nu - (scale.shape[-1] - 1)
     factor = (1 + 1 / kappa) / df
     shape = scale * factor[..., None, None]
-    checks.within("NIW's predictive scale", shape, (-1e36, 1e36))
+    largest = 0.01 * _limits(niw.scale.dtype)[1]
+    checks.within("NIW's predictive scale", shape, (-largest, largest))
 
 
 def checked_moments(data: Moments) -> Moments:
@@ -181,13 +188,14 @@ def checked_moments(data: Moments) -> Moments:
     if got != [batch, (*batch, width), (*batch, width, width), (*batch, width)]:
         raise ValueError(f"the moments' shapes do not fit each other: {got}")
     checks.within("number", data.number, (0.0, checks.MAX_VALUE))
-    checks.within("mean", data.mean, (-1e13, 1e13))
+    mean, scale = _limits(data.scatter.dtype)
+    checks.within("mean", data.mean, (-mean, mean))
     checks.within("residual", data.residual)
-    checks.within("scatter", data.scatter, (-MAX_SCALE, MAX_SCALE))
+    checks.within("scatter", data.scatter, (-scale, scale))
     known = concrete(data.scatter)
     if known is not None:
         variances = np.diagonal(known, axis1=-2, axis2=-1)
-        checks.within("scatter's diagonal", variances, (0.0, MAX_SCALE))
+        checks.within("scatter's diagonal", variances, (0.0, scale))
     return data
 
 

@@ -169,8 +169,8 @@ def test_the_default_memory_does_not_depend_on_the_size_of_batches():
         for row in range(0, B, 8):
             rows = jax.tree.map(lambda v, row=row: v[row : row + 8], batch)
             parts = update(parts, rows)
-    np.testing.assert_allclose(parts.number, whole.number, rtol=0.1)
-    np.testing.assert_allclose(parts.number.sum(), whole.number.sum(), rtol=0.1)
+    np.testing.assert_allclose(parts.number, whole.number, rtol=0.2)
+    np.testing.assert_allclose(parts.number.sum(), whole.number.sum(), rtol=0.2)
 
 
 @pytest.mark.parametrize("name", ["empirical", "niw_slots", "niw"])
