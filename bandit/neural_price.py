@@ -48,5 +48,6 @@ def neural(num_contexts: int, num_actions: int, *, step_size: Number) -> Price:
         optax.chain(optax.clip_by_global_norm(1.0), optax.adam(step_size)),
         num_steps=1,
         contexts=contexts,
+        units="first",  # what the study's records mean
     )
     return from_estimator(estimator, every=64, greedy_only=False)

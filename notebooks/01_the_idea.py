@@ -71,7 +71,7 @@ The two runs below differ in one thing: whether a second has a price.
 
 # %%
 NOISE = 0.2
-estimator = rpg_jax.niw(num_contexts=1, num_arms=3)
+estimator = rpg_jax.niw(num_contexts=1, num_arms=3, forgetting=1.0)
 
 
 def decide(carry, key, priced):

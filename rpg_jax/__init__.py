@@ -44,9 +44,11 @@ from rpg_jax.losses import (
     leave_one_out_advantage,
     masked_mean,
     ppo_clip_loss,
+    rejected_members,
     value_clip_loss,
     whiten,
 )
+from rpg_jax.quantiles import in_analytic_range, ratio_quantile_auto
 from rpg_jax.rates import (
     empirical,
     fixed_point,
@@ -95,6 +97,7 @@ __all__ = [
     "gae",
     "greedy_policy",
     "greedy_rate",
+    "in_analytic_range",
     "kernel_cdf",
     "kl_estimate",
     "leave_one_out_advantage",
@@ -120,8 +123,10 @@ __all__ = [
     "rates",
     "ratio",
     "ratio_quantile",
+    "ratio_quantile_auto",
     "ratio_quantile_sampled",
     "regression_advantage",
+    "rejected_members",
     "relative_reward",
     "robbins_monro",
     "score_free_spread",

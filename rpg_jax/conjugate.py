@@ -12,79 +12,36 @@ distribution": NIW(mean, kappa, nu, scale) with ``scale`` the inverse-Wishart's 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-import chex
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rpg_jax.arrays import as_float, float_info, magnitude_limit, tiny
+from rpg_jax import checks
+from rpg_jax.arrays import float_info, magnitude_limit, tiny
+from rpg_jax.statistics import (
+    MIN_SCALE,
+    NIW,
+    Moments,
+    checked_moments,
+    checked_niw,
+    empty_moments,
+    niw_prior,
+)
 
-# Least variance that a discounted posterior keeps, in squared units of the data.
-MIN_SCALE = 1e-30
-
-
-class NIW(NamedTuple):
-    """Normal-inverse-Wishart parameters; [...] are batch dimensions, d the width."""
-
-    mean: Float[Array, "*batch d"]
-    kappa: Float[Array, "*batch"]  # pseudo-observations behind the mean
-    nu: Float[Array, "*batch"]  # degrees of freedom, > d - 1
-    scale: Float[Array, "*batch d d"]  # positive definite
-    residual: Float[Array, "*batch d"]  # what rounding took off the mean
-
-
-class Moments(NamedTuple):
-    """Centred sufficient statistics of a set of d-vectors."""
-
-    number: Float[Array, "*batch"]  # of observations; exact up to 2**24 in float32
-    mean: Float[Array, "*batch d"]
-    scatter: Float[Array, "*batch d d"]  # sum of (x - mean)(x - mean)^T
-    residual: Float[Array, "*batch d"]  # what rounding took off the mean
-    rejected: Int[Array, "*batch"]  # masked-in observations that were not finite
-
-
-def niw_prior(
-    mean: float | Float[ArrayLike, " d"] = 0.0,
-    kappa: float | Float[Array, ""] = 1e-3,
-    nu: float | Float[Array, ""] = 3.0,
-    scale: float | Float[ArrayLike, "d d"] = 1e-3,
-    *,
-    dim: int = 2,
-    dtype: Any | None = None,
-) -> NIW:
-    """Build a prior; the defaults are the bandit study's vague one for pairs.
-
-    Args:
-      mean: location, scalar or [d], in the units of the data.
-      kappa: strength of the mean in observations, > 0.
-      nu: degrees of freedom, > d - 1 (> d + 1 for a finite mean of the covariance).
-      scale: inverse-Wishart scale, a scalar multiple of the identity or [d, d].
-      dim: d, the number of coordinates.
-      dtype: float type; JAX's default float if None.
-
-    Raises:
-      ValueError: a parameter is not finite, out of range, or scale is not symmetric
-        positive definite.
-    """
-    dtype = jnp.zeros((), dtype).dtype
-    location = np.broadcast_to(np.asarray(mean, np.float64), (dim,))
-    psi = np.asarray(scale, np.float64)
-    if psi.ndim == 0:
-        psi = psi * np.eye(dim)
-    if psi.shape != (dim, dim):
-        raise ValueError(f"scale must be a scalar or [{dim}, {dim}], got {psi.shape}")
-    kappa, nu = float(kappa), float(nu)
-    if not (np.isfinite(location).all() and np.isfinite(psi).all()):
-        raise ValueError("mean and scale must be finite")
-    if not (0.0 < kappa < np.inf and dim - 1 < nu < np.inf):
-        raise ValueError(f"need kappa > 0 and nu > {dim - 1}, got {kappa} and {nu}")
-    if not np.allclose(psi, psi.T) or np.linalg.eigvalsh(psi).min() <= 0.0:
-        raise ValueError("scale must be symmetric positive definite")
-    parts = (location, kappa, nu, psi, np.zeros(dim))
-    return NIW(*(jnp.asarray(v, dtype) for v in parts))
+__all__ = [
+    "MIN_SCALE",
+    "NIW",
+    "Moments",
+    "empty_moments",
+    "expand",
+    "forget",
+    "merge",
+    "moments",
+    "niw_prior",
+    "posterior",
+    "segment_moments",
+    "update",
+]
 
 
 def _outer(x: Float[Array, "*batch d"]) -> Float[Array, "*batch d d"]:
@@ -107,25 +64,15 @@ def _move(
     return total, (mean - (total - back)) + (step - back)
 
 
-def empty_moments(
-    shape: tuple[int, ...] = (), *, dim: int = 2, dtype: Any | None = None
-) -> Moments:
-    """Statistics of no data: the identity of ``merge``."""
-    return Moments(
-        number=jnp.zeros(shape, dtype),
-        mean=jnp.zeros((*shape, dim), dtype),
-        scatter=jnp.zeros((*shape, dim, dim), dtype),
-        residual=jnp.zeros((*shape, dim), dtype),
-        rejected=jnp.zeros(shape, jnp.int32),
-    )
-
-
 def _accept(
     x: Float[Array, "*batch rows d"], mask: Bool[Array, "*batch rows"] | None
 ) -> tuple[Bool[Array, "*batch rows"], Int[Array, "*batch"]]:
     """Rows that count, and the number asked for but refused."""
-    asked = jnp.ones(x.shape[:-1], bool) if mask is None else mask.astype(bool)
-    chex.assert_shape(asked, x.shape[:-1])
+    asked = jnp.ones(x.shape[:-1], bool)
+    if mask is not None:
+        asked = checks.flags("mask", mask)
+    if asked.shape != x.shape[:-1]:
+        raise ValueError(f"mask must be {x.shape[:-1]}, got {asked.shape}")
     # NaN fails the comparison too.
     usable = jnp.all(jnp.abs(x) <= magnitude_limit(x.dtype), axis=-1)
     return asked & usable, jnp.sum(asked & ~usable, axis=-1, dtype=jnp.int32)
@@ -142,9 +89,12 @@ def moments(
       mask: [..., N], true where the row counts; all rows if None.
 
     Raises:
-      AssertionError: the mask is not [..., N].
+      TypeError: an argument is no array of numbers.
+      ValueError: x is not [..., N, d], or the mask is not [..., N].
     """
-    x = as_float(x)
+    x = checks.numbers("x", x)
+    if x.ndim < 2:
+        raise ValueError(f"x must be [..., N, d], got shape {x.shape}")
     keep, rejected = _accept(x, mask)
     x = jnp.where(keep[..., None], x, 0)
     weight = keep.astype(x.dtype)[..., None]
@@ -185,13 +135,16 @@ def segment_moments(
       ``Moments`` with batch shape [M], but one ``rejected`` count for all, shape [].
 
     Raises:
-      AssertionError: shapes do not fit.
+      TypeError: an argument is no array of numbers, or a segment is no integer.
+      ValueError: shapes do not fit, or num_segments < 1.
     """
-    x = as_float(x)
-    chex.assert_rank([x, segment], [2, 1])
-    chex.assert_equal_shape_prefix([x, segment], 1)
-    asked = jnp.ones(x.shape[:1], bool) if mask is None else mask.astype(bool)
-    chex.assert_equal_shape([segment, asked])
+    x, segment = checks.numbers("x", x), checks.integers("segment", segment)
+    num_segments = checks.count("num_segments", num_segments, most=10**7)
+    checks.rank("x", x, 2)
+    asked = jnp.ones(x.shape[:1], bool)
+    if mask is not None:
+        asked = checks.flags("mask", mask)
+    checks.same_shape("segment, the rows of x and mask", [segment, x[:, 0], asked])
     inside = (segment >= 0) & (segment < num_segments)
     usable, _ = _accept(x, None)
     keep = asked & usable & inside
@@ -222,17 +175,33 @@ def merge(a: Moments, b: Moments) -> Moments:
     """Statistics of the union of two disjoint data sets (Chan et al. 1979).
 
     Associative and commutative up to rounding; ``empty_moments`` is its identity.
+
+    Args:
+      a: statistics from ``moments``, ``merge`` or ``segment_moments``.
+      b: likewise, of the same batch shape.
+
+    Raises:
+      TypeError: one of them is no ``Moments``.
+      ValueError: shapes differ; outside of jit also where values are no statistics.
     """
+    a, b = checked_moments(a), checked_moments(b)
+    checks.same_shape("the two sets' means", [a.mean, b.mean])
+    return _merged(a, b)
+
+
+def _merged(a: Moments, b: Moments) -> Moments:
     count = a.number + b.number
     share = b.number / jnp.where(count > 0, count, 1)
     gap = (b.mean - a.mean) + (b.residual - a.residual)
     mean, residual = _move(a.mean, a.residual, gap * share[..., None])
     # n_a n_b / n without forming the product of two counts.
     between = _outer(gap) * (a.number * share)[..., None, None]
+    scatter = a.scatter + b.scatter + between
+    _check_overflow(scatter)
     return Moments(
         number=count,
         mean=mean,
-        scatter=a.scatter + b.scatter + between,
+        scatter=scatter,
         residual=residual,
         rejected=a.rejected + b.rejected,
     )
@@ -295,22 +264,36 @@ def posterior(prior: NIW, data: Moments) -> NIW:
       data: statistics from ``moments``, ``merge`` or ``segment_moments``.
 
     Raises:
-      AssertionError: prior and data are of different widths d.
+      TypeError: no NIW, or no ``Moments``.
+      ValueError: shapes do not fit; outside of jit also where values are out of range.
     """
-    chex.assert_axis_dimension(data.mean, -1, prior.mean.shape[-1])
+    data = checked_moments(data)
+    prior = checked_niw(prior, dim=data.mean.shape[-1])
+    batches = prior.kappa.shape, data.number.shape
+    try:
+        jnp.broadcast_shapes(*batches)
+    except ValueError:
+        raise ValueError(f"batch shapes {batches} do not fit") from None
     prior = expand(prior, data.number.shape)
     kappa = prior.kappa + data.number
     gap = (data.mean - prior.mean) + (data.residual - prior.residual)
     share = data.number / kappa
     mean, residual = _move(prior.mean, prior.residual, gap * share[..., None])
     between = _outer(gap) * (prior.kappa * share)[..., None, None]
+    scale = _definite(prior.scale + data.scatter + between)
+    _check_overflow(scale)
     return NIW(
         mean=mean,
         kappa=kappa,
         nu=prior.nu + data.number,
-        scale=_definite(prior.scale + data.scatter + between),
+        scale=scale,
         residual=residual,
     )
+
+
+def _check_overflow(scatter: Float[Array, "*batch d d"]) -> None:
+    largest = float(float_info(scatter.dtype).max)
+    checks.within("the scatter of both together", scatter, (-largest, largest))
 
 
 def update(
@@ -326,7 +309,7 @@ def update(
 
 
 def forget(
-    niw: NIW, factor: float | Float[Array, ""], *, min_nu: float | None = None
+    niw: NIW, factor: float | Float[Array, "*batch"], *, min_nu: float | None = None
 ) -> NIW:
     """Discount a posterior before it serves as the next prior.
 
@@ -336,11 +319,28 @@ def forget(
 
     Args:
       niw: posterior to discount.
-      factor: f in (0, 1]; 1 forgets nothing.
+      factor: f in (0, 1], or one for each of the batch; 1 forgets nothing.
       min_nu: floor of nu, which keeps the predictive proper; d + 2 if None.
+
+    Raises:
+      TypeError: no NIW, or no numbers.
+      ValueError: a factor outside (0, 1] or of another shape, a floor that is not above
+        d - 1; outside of jit also where values are out of range.
     """
+    niw = checked_niw(niw)
+    if not isinstance(factor, jax.Array):
+        factor = checks.scalar("factor", factor, (1e-12, 1.0))
+    elif factor.shape not in ((), niw.kappa.shape):
+        raise ValueError(f"factor must be scalar or {niw.kappa.shape}: {factor.shape}")
+    checks.within("factor", checks.real("factor", factor), (1e-12, 1.0))
+    if min_nu is not None:
+        least = niw.mean.shape[-1] - 1 + 1e-3
+        min_nu = checks.scalar("min_nu", min_nu, (least, checks.MAX_VALUE))
     floor = niw.mean.shape[-1] + 2.0 if min_nu is None else min_nu
-    scale = niw.scale * factor
+    if isinstance(factor, jax.Array) and factor.ndim:  # one for each of the batch
+        scale = niw.scale * factor[..., None, None]
+    else:
+        scale = niw.scale * factor
     diagonal = jnp.eye(scale.shape[-1], dtype=bool)
     scale = jnp.where(diagonal, jnp.maximum(scale, MIN_SCALE), scale)
     return NIW(

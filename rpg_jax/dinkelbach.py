@@ -10,14 +10,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import chex
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
+from rpg_jax import checks
+
 Table = Float[Array, "contexts arms"]
 Rate = float | Float[Array, ""]
 Probs = Float[ArrayLike, " contexts"]
+Mask = Bool[Array, "contexts arms"]
+
+# Rates, prices of a second: those of tables within their bounds, at the most.
+RATES = (-1e21, 1e21)
+FACTORS = (0.0, 1e6)
 
 
 class OptimalRate(NamedTuple):
@@ -40,10 +46,34 @@ class Trajectory(NamedTuple):
     greedy_rate: Float[Array, " N"]  # rho(u_{rho_{k-1}}); rho_k is a perturbed copy
 
 
+def _tables(
+    reward: Table, duration: Table, context_probs: Probs | None, mask: Mask | None
+) -> tuple[Table, Table, Mask | None]:
+    """Tables and mask as JAX arrays, after all checks.
+
+    Raises:
+      TypeError: they are no arrays of numbers.
+      ValueError: not [X, A] all of them, or, outside of jit, an entry is out of bounds.
+    """
+    reward = checks.numbers("reward", reward)
+    duration = checks.numbers("duration", duration)
+    checks.rank("reward", reward, 2)
+    checks.same_shape("reward and duration", [reward, duration])
+    if not reward.size:
+        raise ValueError(f"tables need a context and an arm, got shape {reward.shape}")
+    if mask is not None:
+        mask = checks.flags("mask", mask)
+        checks.same_shape("the tables and the mask", [reward, mask])
+    checks.within("reward", reward, mask=mask)
+    checks.within("duration", duration, checks.SECONDS, mask=mask)
+    checks.weights("context_probs", context_probs, reward.shape[0])
+    return reward, duration, mask
+
+
 def context_weights(
     reward: Table,
     context_probs: Probs | None,
-    mask: Bool[Array, "contexts arms"] | None,
+    mask: Mask | None,
 ) -> Float[Array, " contexts"]:
     """Probabilities of the contexts that have an action, [X], summing to 1 (or 0)."""
     size = reward.shape[0]
@@ -62,7 +92,7 @@ def greedy_policy(
     duration: Table,
     rate: Rate,
     *,
-    mask: Bool[Array, "contexts arms"] | None = None,
+    mask: Mask | None = None,
 ) -> Int[Array, " contexts"]:
     """argmax_a r(x, a) - rate d(x, a), first on ties: [X] int32.
 
@@ -73,9 +103,20 @@ def greedy_policy(
       mask: [X, A] actions that may be chosen; all if None.
 
     Raises:
-      AssertionError: the tables differ in shape.
+      TypeError: an argument is no array of numbers.
+      ValueError: not tables [X, A]; outside of jit also where an entry in use is not
+        finite, or seconds are not in [1e-9, 1e10].
     """
-    chex.assert_equal_shape([reward, duration])
+    reward, duration, mask = _tables(reward, duration, None, mask)
+    return argmax_policy(
+        reward, duration, checks.scalar("rate", rate, RATES), mask=mask
+    )
+
+
+def argmax_policy(
+    reward: Table, duration: Table, rate: Rate, *, mask: Mask | None = None
+) -> Int[Array, " contexts"]:
+    """``greedy_policy`` without its checks."""
     value = reward - rate * duration
     if mask is not None:
         value = jnp.where(mask, value, -jnp.inf)
@@ -88,7 +129,7 @@ def policy_totals(
     duration: Table,
     *,
     context_probs: Probs | None = None,
-    mask: Bool[Array, "contexts arms"] | None = None,
+    mask: Mask | None = None,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Expected reward R_u and expected seconds D_u of a decision under a policy."""
     probs = context_weights(reward, context_probs, mask)
@@ -108,14 +149,41 @@ def greedy_rate(
     rate: Rate,
     *,
     context_probs: Probs | None = None,
-    mask: Bool[Array, "contexts arms"] | None = None,
+    mask: Mask | None = None,
 ) -> Float[Array, ""]:
     """Rate of the policy that is greedy at ``rate``: one Dinkelbach step.
 
     Newton form rho + F(rho) / D: in float32 it loses less than R / D. Zero where no
     context has an action.
+
+    Args:
+      reward: [X, A] mean rewards.
+      duration: [X, A] mean seconds, > 0.
+      rate: scalar price of a second.
+      context_probs: [X] weights of the contexts; uniform if None.
+      mask: [X, A] actions that exist; contexts without one are left out.
+
+    Raises:
+      TypeError: an argument is no array of numbers.
+      ValueError: as ``greedy_policy``, or context_probs are not X weights >= 0.
     """
-    policy = greedy_policy(reward, duration, rate, mask=mask)
+    reward, duration, mask = _tables(reward, duration, context_probs, mask)
+    rate = checks.scalar("rate", rate, RATES)
+    return dinkelbach_step(
+        reward, duration, rate, context_probs=context_probs, mask=mask
+    )
+
+
+def dinkelbach_step(
+    reward: Table,
+    duration: Table,
+    rate: Rate,
+    *,
+    context_probs: Probs | None = None,
+    mask: Mask | None = None,
+) -> Float[Array, ""]:
+    """``greedy_rate`` without its checks, for means that an estimator made."""
+    policy = argmax_policy(reward, duration, rate, mask=mask)
     return _newton(policy, reward, duration, rate, context_probs, mask)
 
 
@@ -125,7 +193,7 @@ def _newton(
     duration: Table,
     rate: Rate,
     context_probs: Probs | None,
-    mask: Bool[Array, "contexts arms"] | None,
+    mask: Mask | None,
 ) -> Float[Array, ""]:
     value, time = policy_totals(
         policy,
@@ -142,7 +210,7 @@ def optimal_rate(
     duration: Table,
     *,
     context_probs: Probs | None = None,
-    mask: Bool[Array, "contexts arms"] | None = None,
+    mask: Mask | None = None,
     max_steps: int = 100,
 ) -> OptimalRate:
     """Best rate over all deterministic policies, without enumerating them.
@@ -158,18 +226,19 @@ def optimal_rate(
       max_steps: bound of the loop; 5 steps are typical.
 
     Returns:
-      ``OptimalRate``; ``rate`` is NaN if a table cell in use is not finite.
+      ``OptimalRate``; under jit its ``rate`` is NaN if a cell in use is not finite.
 
     Raises:
-      AssertionError: the tables are not [X, A] both.
+      TypeError: an argument is no array of numbers.
+      ValueError: as ``greedy_rate``, or max_steps < 1.
     """
-    chex.assert_rank([reward, duration], 2)
-    chex.assert_equal_shape([reward, duration])
+    reward, duration, mask = _tables(reward, duration, context_probs, mask)
+    max_steps = checks.count("max_steps", max_steps)
     fixed_r, fixed_d = jax.lax.stop_gradient((reward, duration))
 
     def step(carry: Search) -> Search:
         rate, policy, steps, _ = carry
-        better = greedy_policy(fixed_r, fixed_d, rate, mask=mask)
+        better = argmax_policy(fixed_r, fixed_d, rate, mask=mask)
         new = _newton(better, fixed_r, fixed_d, rate, context_probs, mask)
         # After the first step rates only rise; near ties in float32 could make two
         # policies alternate, so a step that gains nothing ends the search too.
@@ -210,11 +279,20 @@ def approximate_iteration(
       context_probs: [X]; uniform if None.
       initial_rate: rho_0.
 
+    Raises:
+      TypeError: an argument is no array of numbers.
+      ValueError: as ``greedy_rate``; factors are not [N] in [0, 1e6].
+
     Source: the paper, "Approximate Dinkelbach iteration".
     """
+    reward, duration, _ = _tables(reward, duration, context_probs, None)
+    factors = checks.numbers("factors", factors)
+    checks.rank("factors", factors, 1)
+    checks.within("factors", factors, FACTORS)
+    initial_rate = checks.scalar("initial_rate", initial_rate, RATES)
 
     def step(rate: Array, factor: Array) -> tuple[Array, tuple[Array, Array]]:
-        target = greedy_rate(reward, duration, rate, context_probs=context_probs)
+        target = dinkelbach_step(reward, duration, rate, context_probs=context_probs)
         return factor * target, (factor * target, target)
 
     start = jnp.asarray(initial_rate, reward.dtype)
@@ -233,7 +311,19 @@ def duration_spread(
 
     F is convex in rho with slope -D_u, so D_u falls as the rate rises and the two ends
     of the interval hold the extremes. Ties are broken towards them.
+
+    Args:
+      reward: [X, A] mean rewards.
+      duration: [X, A] mean seconds, > 0.
+      gamma: tolerance >= 0.
+      context_probs: [X]; uniform if None.
+
+    Raises:
+      TypeError: an argument is no array of numbers.
+      ValueError: as ``greedy_rate``; gamma is not in [0, 1e6].
     """
+    reward, duration, _ = _tables(reward, duration, context_probs, None)
+    gamma = checks.scalar("gamma", gamma, FACTORS)
     best = optimal_rate(reward, duration, context_probs=context_probs)
     _, middle = policy_totals(
         best.policy, reward, duration, context_probs=context_probs
@@ -263,5 +353,15 @@ def tolerance_band(
       rate: rho* > 0.
       gamma: tolerance >= 0.
       spread: R from ``duration_spread``.
+
+    Raises:
+      TypeError: an argument is no array of numbers.
+      ValueError: outside of jit, one is negative, not finite or absurdly large.
     """
+    rate = checks.numbers("rate", rate)
+    checks.within("rate", rate, (0.0, RATES[1]))
+    gamma = checks.scalar("gamma", gamma, FACTORS)
+    spread = checks.numbers("spread", spread)
+    checks.within("spread", spread, (0.0, checks.MAX_VALUE))
+    checks.same_shape("rate and spread", [rate, spread])
     return (1 - spread * gamma / (1 + gamma)) * rate, (1 + gamma) * rate

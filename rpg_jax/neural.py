@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PyTree, Shaped
 
-from rpg_jax import dinkelbach
+from rpg_jax import checks, dinkelbach
+from rpg_jax import units as running
 from rpg_jax.arrays import float_info, select
 from rpg_jax.types import Batch, RateEstimator, checked_weights, usable_rows
+from rpg_jax.units import Units
 
 if TYPE_CHECKING:
     import optax
@@ -21,12 +23,26 @@ if TYPE_CHECKING:
 Apply = Callable[[PyTree, Shaped[Array, "N ..."]], Any]
 
 
+UnitsRule = Literal["running", "first"]
+
+
+class _Net(NamedTuple):
+    """Arguments of ``neural`` that its functions need."""
+
+    apply_fn: Apply
+    optimizer: optax.GradientTransformation
+    num_steps: int
+    contexts: Shaped[Array, "N ..."]
+    context_probs: Float[ArrayLike, " N"] | None
+    running: bool
+
+
 class NeuralState(NamedTuple):
     """State of ``neural``."""
 
     params: PyTree
     opt_state: Any
-    scale: Float[Array, " 2"]  # unit of reward and of seconds, fixed by the first data
+    units: Units  # of reward, seconds and features
     ready: Bool[Array, ""]
     skipped: Int[Array, ""]  # gradient steps left out because they were not finite
     rejected: Int[Array, ""]
@@ -40,14 +56,16 @@ def neural(
     num_steps: int,
     contexts: Shaped[Array, "N ..."],
     context_probs: Float[ArrayLike, " N"] | None = None,
+    units: UnitsRule = "running",
 ) -> RateEstimator:
     """A network of mean reward and seconds, and a Dinkelbach step on its predictions.
 
     ``apply_fn(params, context)`` maps contexts [N, ...] to [N, A, 2]: the first output
     is the mean reward, the second goes through softplus to mean seconds, both in units
-    that the first batch with data fixes (its root mean squares). Each update takes
-    ``num_steps`` optimizer steps on the squared error of the batch's rows: feed it
-    samples of a replay buffer. Squared error, since a rate needs means, not medians.
+    of their mean size. Contexts that are floats are features, and come standardised.
+    Each update takes ``num_steps`` optimizer steps on the squared error
+    of the batch's rows: feed it samples of a replay buffer. Squared error, since a rate
+    needs means, not medians.
 
     Args:
       apply_fn: e.g. ``flax.linen.Module.apply``.
@@ -57,41 +75,71 @@ def neural(
       contexts: [N, ...] contexts whose average defines the rate, in the form that
         ``Batch.context`` has.
       context_probs: [N]; uniform if None.
+      units: ``running`` takes units of reward, seconds and features from the last 1,024
+        rows or so; ``first`` the root mean squares of the first batch's rewards and
+        seconds for good, and features as they are (what old records mean).
 
     Raises:
-      ValueError: num_steps < 1, or context_probs that are not N weights >= 0.
+      ValueError: num_steps < 1, unknown units, or context_probs that are not N
+        weights >= 0.
     """
-    if num_steps < 1:
-        raise ValueError(f"num_steps must be at least 1, got {num_steps}")
+    num_steps = checks.count("num_steps", num_steps)
+    contexts = _checked_contexts(contexts)
+    if not callable(apply_fn) or not hasattr(optimizer, "update"):
+        raise TypeError("apply_fn must be a function, and optimizer one of optax")
+    _check_units(units)
     context_probs = checked_weights(context_probs, np.shape(contexts)[0])
+    move = units == "running"
+    net = _Net(apply_fn, optimizer, num_steps, contexts, context_probs, move)
 
     def init() -> NeuralState:
         return NeuralState(
             params=params,
             opt_state=optimizer.init(params),
-            scale=jnp.ones(2),
+            units=running.empty_units(contexts),
             ready=jnp.zeros((), bool),
             skipped=jnp.zeros((), jnp.int32),
             rejected=jnp.zeros((), jnp.int32),
         )
 
-    def rate(state: NeuralState, rho_k: Float[Array, ""]) -> Float[Array, ""]:
-        reward, duration = _predict(apply_fn, state.params, contexts)
-        unit = state.scale[0] / state.scale[1]
-        # A softplus may round to 0 seconds; no action is free.
-        duration = jnp.maximum(duration, float(float_info(duration.dtype).eps))
-        estimate = dinkelbach.greedy_rate(
-            reward,
-            duration,
-            jnp.asarray(rho_k, reward.dtype) / unit,
-            context_probs=context_probs,
-        )
-        return jnp.where(state.ready, estimate * unit, 0)
+    return RateEstimator(
+        init,
+        lambda state, batch: _update(net, state, batch),
+        lambda state, rho_k: _rate(net, state, rho_k),
+        needs=("context", "action"),
+    )
 
-    def update(state: NeuralState, batch: Batch) -> NeuralState:
-        return _update(apply_fn, optimizer, num_steps, state, batch)
 
-    return RateEstimator(init, update, rate, needs=("context", "action"))
+def _check_units(units: UnitsRule) -> None:
+    if units not in ("running", "first"):
+        raise ValueError(f"units must be running or first, got {units!r}")
+
+
+def _checked_contexts(contexts: Shaped[Array, "N ..."]) -> Shaped[Array, "N ..."]:
+    known = checks.real("contexts", contexts)
+    if not np.size(known) or not np.ndim(known):
+        raise ValueError(f"contexts must be [N, ...], got shape {np.shape(known)}")
+    checks.within("contexts", known)
+    return jnp.asarray(known)
+
+
+def _rate(net: _Net, state: NeuralState, rho_k: Float[Array, ""]) -> Float[Array, ""]:
+    """A Dinkelbach step on the predictions for the contexts that define the rate."""
+    contexts = net.contexts
+    if net.running:
+        contexts = running.standardised(state.units, contexts)
+    reward, duration = _predict(net.apply_fn, state.params, contexts)
+    scale = running.sizes(state.units)
+    unit = scale[0] / scale[1]
+    # A softplus may round to 0 seconds; no action is free.
+    duration = jnp.maximum(duration, float(float_info(duration.dtype).eps))
+    estimate = dinkelbach.dinkelbach_step(
+        reward,
+        duration,
+        jnp.asarray(rho_k, reward.dtype) / unit,
+        context_probs=net.context_probs,
+    )
+    return jnp.where(state.ready, estimate * unit, 0)
 
 
 def _predict(
@@ -102,16 +150,10 @@ def _predict(
     return out[..., 0], jax.nn.softplus(out[..., 1])
 
 
-def _update(
-    apply_fn: Apply,
-    optimizer: optax.GradientTransformation,
-    num_steps: int,
-    state: NeuralState,
-    batch: Batch,
-) -> NeuralState:
+def _update(net: _Net, state: NeuralState, batch: Batch) -> NeuralState:
     """``num_steps`` optimizer steps on the batch's squared errors."""
     tables = jax.eval_shape(
-        lambda p, c: _predict(apply_fn, p, c), state.params, batch.context
+        lambda p, c: _predict(net.apply_fn, p, c), state.params, batch.context
     )
     num_arms = tables[0].shape[-1]
     batch, keep, rejected = usable_rows(batch, num_arms=num_arms, features=True)
@@ -120,12 +162,12 @@ def _update(
         [jnp.where(keep, batch.reward, 0), jnp.where(keep, batch.duration, 0)]
     )
     seen = jnp.any(keep)
-    scale = jnp.where(state.ready | ~seen, state.scale, _units(target, number))
-    target = target / scale[:, None]
+    units, context = _measured(net, state, batch.context, target, keep)
+    target = target / running.sizes(units)[:, None]
     index = jnp.where(keep, batch.action, 0)[:, None]
 
     def loss(weights: PyTree) -> Float[Array, ""]:
-        reward, duration = _predict(apply_fn, weights, batch.context)
+        reward, duration = _predict(net.apply_fn, weights, context)
         error = jnp.stack(
             [
                 jnp.take_along_axis(reward, index, axis=-1)[:, 0],
@@ -137,21 +179,43 @@ def _update(
 
     carry = (state.params, state.opt_state, state.skipped)
     (weights, opt_state, skipped), _ = jax.lax.scan(
-        lambda now, _: (_step(loss, optimizer, seen, *now), None),
+        lambda now, _: (_step(loss, net.optimizer, seen, *now), None),
         carry,
-        length=num_steps,
+        length=net.num_steps,
     )
     return NeuralState(
         params=weights,
         opt_state=opt_state,
-        scale=scale,
+        units=units,
         ready=state.ready | seen,
         skipped=skipped,
         rejected=state.rejected + rejected,
     )
 
 
-def _units(target: Float[Array, "2 B"], number: Float[Array, ""]) -> Float[Array, " 2"]:
+def _measured(
+    net: _Net,
+    state: NeuralState,
+    context: Shaped[Array, "B ..."],
+    target: Float[Array, "2 B"],
+    keep: Bool[Array, " B"],
+) -> tuple[Units, Shaped[Array, "B ..."]]:
+    """The units after a batch, and its contexts as the network sees them."""
+    if net.running:
+        units = running.moved(state.units, target, context, keep)
+        seen = running.standardised(units, context)
+        # A row that is not kept holds zeros, which standardised may be anything.
+        rows = keep.reshape((-1,) + (1,) * (seen.ndim - 1))
+        return units, jnp.where(rows, seen, jnp.zeros_like(seen))
+    first = _first_units(target, jnp.maximum(jnp.sum(keep, dtype=target.dtype), 1))
+    kept = state.ready | ~jnp.any(keep)
+    scale = jnp.where(kept, state.units.scale, first)
+    return state.units._replace(scale=scale), context
+
+
+def _first_units(
+    target: Float[Array, "2 B"], number: Float[Array, ""]
+) -> Float[Array, " 2"]:
     """Root mean squares of reward and seconds; 1 where all of them are 0."""
     peak = jnp.maximum(jnp.max(jnp.abs(target), axis=-1), 1e-30)
     # Scaled by the peak first: squares of 1e-30 or 1e15 would leave float32.

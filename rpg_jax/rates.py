@@ -8,35 +8,27 @@ The pooled ones estimate the rate of whatever they are fed: feed them greedy dec
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, Int
+from jaxtyping import Array, Float, Int
 
-from rpg_jax import conjugate, dinkelbach
-from rpg_jax.arrays import concrete, select, tiny
-from rpg_jax.conjugate import NIW, Moments
+from rpg_jax import checks, conjugate
+from rpg_jax.arrays import concrete
+from rpg_jax.cells import CellState, niw
+from rpg_jax.conjugate import Moments
+from rpg_jax.dinkelbach import RATES
+from rpg_jax.forgetting import (
+    POOLED_MEMORY,
+    Forgetting,
+    check_forgetting,
+    kept_share,
+)
 from rpg_jax.neural import NeuralState, neural
 from rpg_jax.slots import SlotState, niw_slots
-from rpg_jax.types import (
-    Batch,
-    RateEstimator,
-    check_unit,
-    checked_weights,
-    usable_rows,
-)
-
-
-class CellState(NamedTuple):
-    """State of ``niw``."""
-
-    cells: NIW  # batch shape [X, A]
-    number: Float[Array, "contexts arms"]  # observations a cell has seen
-    rejected: Int[Array, ""]
+from rpg_jax.types import Batch, RateEstimator, usable_rows
 
 
 class RobbinsMonroState(NamedTuple):
@@ -63,128 +55,6 @@ __all__ = [
 ]
 
 
-class _Cells(NamedTuple):
-    """Arguments of ``niw`` that its functions need."""
-
-    shape: tuple[int, int]
-    context_probs: Float[ArrayLike, " contexts"] | None
-    log_duration: bool
-    forgetting: float
-    quantile: float | None
-
-
-def niw(
-    num_contexts: int,
-    num_arms: int,
-    *,
-    prior: NIW | None = None,
-    context_probs: Float[ArrayLike, " contexts"] | None = None,
-    log_duration: bool = False,
-    forgetting: float = 1.0,
-    quantile: float | None = None,
-) -> RateEstimator:
-    """A NIW posterior over (reward, duration) in each cell, and a Dinkelbach step.
-
-    rate(state, rho_k) = R_u / D_u of u(x) = argmax_a m_r(x, a) - rho_k m_d(x, a), means
-    over contexts of the cells' posterior means. Arms without data are not considered (a
-    prior is no evidence) and neither are contexts without any; 0 before any data.
-
-    Args:
-      num_contexts: X.
-      num_arms: A, SKIP included where there is one.
-      prior: unbatched ``niw_prior``; the vague default if None.
-      context_probs: [X] probabilities of the contexts; uniform if None.
-      log_duration: model log seconds; a cell's mean is then exp(m + v / 2).
-      forgetting: discount of a cell's posterior before each batch that touches it.
-      quantile: None for the plug-in rate, else the level of an (optimistic) quantile of
-        the greedy policy's rate under the posterior of the means.
-
-    Raises:
-      ValueError: a size, forgetting or quantile out of range, or context_probs that are
-        not X weights >= 0.
-    """
-    if num_contexts < 1 or num_arms < 1:
-        raise ValueError(f"need contexts and arms, got {num_contexts} x {num_arms}")
-    check_unit(forgetting=forgetting, quantile=quantile)
-    probs = checked_weights(context_probs, num_contexts)
-    base = conjugate.niw_prior() if prior is None else prior
-    shape = (num_contexts, num_arms)
-    table = _Cells(shape, probs, log_duration, forgetting, quantile)
-
-    def init() -> CellState:
-        cells = jax.tree.map(lambda p: jnp.broadcast_to(p, shape + p.shape), base)
-        return CellState(cells, jnp.zeros(shape), jnp.zeros((), jnp.int32))
-
-    # A single context or arm needs no index.
-    indices = (("context", num_contexts), ("action", num_arms))
-    return RateEstimator(
-        init=init,
-        update=lambda state, batch: _update_cells(table, state, batch),
-        rate=lambda state, rho_k: _cell_rate(table, state, rho_k),
-        needs=tuple(name for name, number in indices if number > 1),
-    )
-
-
-def _update_cells(table: _Cells, state: CellState, batch: Batch) -> CellState:
-    contexts, arms = table.shape
-    batch, keep, rejected = usable_rows(batch, num_contexts=contexts, num_arms=arms)
-    seconds = jnp.where(keep, batch.duration, 1)
-    second = jnp.log(seconds) if table.log_duration else seconds
-    pairs = jnp.stack([jnp.where(keep, batch.reward, 0), second], axis=-1)
-    flat = jnp.where(keep, batch.context * arms + batch.action, 0)
-    data = conjugate.segment_moments(pairs, flat, contexts * arms, keep)
-    number, mean, scatter, residual = (
-        v.reshape(table.shape + v.shape[1:]) for v in data[:4]
-    )
-    data = Moments(number, mean, scatter, residual, data.rejected)
-    cells = state.cells
-    if table.forgetting != 1.0:
-        faded = conjugate.forget(cells, table.forgetting)
-        cells = select(data.number > 0, faded, cells)
-    # A posterior given no data is its prior, up to the guard on definiteness.
-    fitted = conjugate.posterior(cells, data)
-    return CellState(
-        cells=select(data.number <= 0, cells, fitted),
-        number=state.number + data.number,
-        rejected=state.rejected + rejected,
-    )
-
-
-def _cell_rate(
-    table: _Cells, state: CellState, rho_k: Float[Array, ""]
-) -> Float[Array, ""]:
-    """One Dinkelbach step on the cells' means, and perhaps z standard deviations."""
-    cells, tried = state.cells, state.number > 0
-    reward, duration = cells.mean[..., 0], cells.mean[..., 1]
-    # Posterior covariance of the cell's mean; finite once nu > 3.
-    spread = cells.scale / jnp.maximum(cells.nu - 3, 1)[..., None, None]
-    if table.log_duration:
-        # The cap keeps an absurd variance from overflowing; exp(40) seconds is.
-        duration = jnp.exp(jnp.minimum(duration + spread[..., 1, 1] / 2, 40))
-    rho_k = jnp.asarray(rho_k, reward.dtype)
-    policy = dinkelbach.greedy_policy(reward, duration, rho_k, mask=tried)
-    plug_in = dinkelbach.greedy_rate(
-        reward, duration, rho_k, context_probs=table.context_probs, mask=tried
-    )
-    if table.quantile is None:
-        return plug_in
-    unit = duration if table.log_duration else jnp.ones_like(duration)
-    variance = (
-        spread[..., 0, 0]
-        - 2 * plug_in * unit * spread[..., 0, 1]
-        + jnp.square(plug_in * unit) * spread[..., 1, 1]
-    ) / cells.kappa
-    probs = dinkelbach.context_weights(reward, table.context_probs, tried)
-    chosen = jnp.take_along_axis(variance, policy[:, None], axis=-1)[:, 0]
-    _, time = dinkelbach.policy_totals(
-        policy, reward, duration, context_probs=table.context_probs, mask=tried
-    )
-    total = jnp.sum(jnp.square(probs) * jnp.where(probs > 0, chosen, 0))
-    sd = jnp.sqrt(jnp.maximum(total, tiny(total)))
-    z = NormalDist().inv_cdf(table.quantile)
-    return jnp.where(time > 0, plug_in + z * sd / jnp.where(time > 0, time, 1), 0)
-
-
 def robbins_monro(
     step_size: float | Callable[[Int[Array, ""]], Float[Array, ""]],
 ) -> RateEstimator:
@@ -204,8 +74,10 @@ def robbins_monro(
     Source: Robbins and Monro (1951); Toulis and Airoldi (2017) for the implicit form.
     """
 
-    constant = None if callable(step_size) else concrete(step_size)
-    if constant is not None and not (0 < constant < math.inf):
+    constant = None
+    if not callable(step_size):
+        constant = concrete(checks.real("step_size", step_size))
+    if constant is not None and (constant.shape or not 0 < constant < 1e30):
         raise ValueError(f"step_size must be finite and > 0, got {step_size}")
 
     def init() -> RobbinsMonroState:
@@ -242,13 +114,21 @@ def robbins_monro(
     return RateEstimator(init, update, lambda state, rho_k: state.rate)
 
 
-def empirical() -> RateEstimator:
-    """Sum of rewards over sum of seconds of everything it was fed; 0 before data.
+def empirical(*, forgetting: Forgetting = None) -> RateEstimator:
+    """Sum of rewards over sum of seconds of what it was fed lately; 0 before data.
 
     Fed every decision it is the on-policy rate of the SMDP policy gradient; fed greedy
     decisions, the greedy policy's. Kept as centred means, which a long stream does not
     saturate in float32.
+
+    Args:
+      forgetting: what a batch leaves of the weight of the past, in (0, 1]; 1 averages
+        over all of it. None is a memory of 256 decisions, whatever the batches' size.
+
+    Raises:
+      ValueError: forgetting out of range.
     """
+    check_forgetting(forgetting)
 
     def init() -> Moments:
         return conjugate.empty_moments()
@@ -262,7 +142,13 @@ def empirical() -> RateEstimator:
             ],
             axis=-1,
         )
-        merged = conjugate.merge(state, conjugate.moments(pairs, keep))
+        data = conjugate.moments(pairs, keep)
+        kept = kept_share(forgetting, data.number, memory=POOLED_MEMORY)
+        if kept is not None:
+            state = state._replace(
+                number=state.number * kept, scatter=state.scatter * kept
+            )
+        merged = conjugate.merge(state, data)
         return merged._replace(rejected=state.rejected + rejected)
 
     def rate(state: Moments, rho_k: Float[Array, ""]) -> Float[Array, ""]:
@@ -280,7 +166,22 @@ def fixed_point(
     *,
     num_steps: int = 8,
 ) -> Float[Array, ""]:
-    """Iterate rho <- rate(state, rho): Dinkelbach on the estimator's own tables."""
+    """Iterate rho <- rate(state, rho): Dinkelbach on the estimator's own tables.
+
+    Args:
+      estimator: a ``RateEstimator``.
+      state: its state.
+      rho: where to start, reward per second.
+      num_steps: static number of steps.
+
+    Raises:
+      TypeError: no estimator, or no numbers.
+      ValueError: rho is not finite, or num_steps < 0.
+    """
+    if not isinstance(estimator, RateEstimator):
+        raise TypeError(f"want a RateEstimator, got {type(estimator).__name__}")
+    num_steps = checks.count("num_steps", num_steps, least=0)
+    rho = checks.scalar("rho", rho, RATES)
     start = jnp.asarray(rho, jnp.zeros(()).dtype)
     end: Array = jax.lax.fori_loop(
         0, num_steps, lambda _, value: estimator.rate(state, value), start

@@ -13,14 +13,29 @@ from collections.abc import Callable
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
-import chex
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Real
 
+from rpg_jax import checks
 from rpg_jax.arrays import concrete, tiny
-from rpg_jax.conjugate import NIW
+from rpg_jax.statistics import NIW, checked_niw
+from rpg_jax.student import (
+    StudentT,
+    predictive,
+    predictive_moments,
+    sample_predictive,
+)
+
+__all__ = [
+    "StudentT",
+    "predictive",
+    "predictive_moments",
+    "ratio_quantile",
+    "ratio_quantile_sampled",
+    "sample_predictive",
+    "slot_rate",
+]
 
 # Share of batches whose longest duration is cut off, and the lower end of the nodes.
 CUT = 0.025
@@ -32,61 +47,25 @@ NEWTON_STEPS = 4
 Score = Callable[[float | Float[Array, "*batch"]], Any]
 
 
-class StudentT(NamedTuple):
-    """Multivariate Student-t: df, location and shape matrix."""
-
-    df: Float[Array, "*batch"]
-    loc: Float[Array, "*batch d"]
-    shape: Float[Array, "*batch d d"]
-
-
-def predictive(niw: NIW) -> StudentT:
-    """Posterior predictive of one observation: multivariate Student-t.
-
-    df = nu - d + 1, shape = scale (kappa + 1) / (kappa df).
-    """
-    df = niw.nu - (niw.mean.shape[-1] - 1)
-    factor = (1 + 1 / niw.kappa) / df
-    return StudentT(df=df, loc=niw.mean, shape=niw.scale * factor[..., None, None])
+def checked_count(
+    count: Real[Array, "*batch"], batch: tuple[int, ...]
+) -> Real[Array, "*batch"]:
+    """A number of pairs for each of a batch, from one for each or one for all."""
+    known = concrete(count)
+    if known is not None:
+        checks.within("count", checks.real("count", known), (0.0, checks.MAX_VALUE))
+    count = jnp.asarray(checks.real("count", count))
+    if count.shape not in ((), batch):
+        raise ValueError(f"count must be a number or {batch}, got {count.shape}")
+    return jnp.broadcast_to(count, batch)
 
 
-def predictive_moments(
-    niw: NIW,
-) -> tuple[Float[Array, "*batch d"], Float[Array, "*batch d d"]]:
-    """Mean [..., d] and covariance [..., d, d] of the predictive; needs df > 2.
-
-    The covariance is shape * df / (df - 2) and does not exist for df <= 2: it is then
-    reported as inf, never as a negative or NaN matrix.
-    """
-    t = predictive(niw)
-    exists = t.df > 2
-    factor = t.df / jnp.where(exists, t.df - 2, 1)
-    cov = t.shape * factor[..., None, None]
-    cov = jnp.where(exists[..., None, None], cov, jnp.inf)
-    return t.loc, cov
-
-
-def sample_predictive(
-    key: PRNGKeyArray, niw: NIW, shape: tuple[int, ...]
-) -> Float[Array, "*shape 2"]:
-    """Draws [*shape, 2] from the Student-t predictive of an unbatched bivariate NIW."""
-    chex.assert_shape(niw.mean, (2,))
-    t = predictive(niw)
-    dtype = niw.scale.dtype
-    # A bivariate t is a uniform angle and P(R^2 > s) = (1 + s / df)^(-df / 2), which
-    # has an inverse: exact, and far faster than drawing a chi-square for each pair.
-    key_radius, key_angle = jax.random.split(key)
-    uniform = jax.random.uniform(key_radius, shape, dtype)
-    log_tail = jnp.log1p(-uniform)
-    radius = jnp.sqrt(t.df * jnp.expm1(-2 / t.df * log_tail))
-    angle = jax.random.uniform(key_angle, shape, dtype, maxval=2 * math.pi)
-    z = radius[..., None] * jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=-1)
-    a = jnp.sqrt(jnp.maximum(t.shape[0, 0], tiny(t.shape)))
-    b = t.shape[0, 1] / a
-    c = jnp.sqrt(jnp.maximum(t.shape[1, 1] - b * b, 0))
-    first = t.loc[0] + a * z[..., 0]
-    second = t.loc[1] + b * z[..., 0] + c * z[..., 1]
-    return jnp.stack([first, second], axis=-1)
+def checked_level(level: float, *, least: float, closed: bool) -> None:
+    if np.shape(checks.real("level", level)) != ():
+        raise TypeError("level must be a single number")
+    if not (least <= level < 1.0 if closed else least < level < 1.0):
+        bracket = "[" if closed else "("
+        raise ValueError(f"level must be in {bracket}{least:g}, 1), got {level}")
 
 
 def ratio_quantile_sampled(
@@ -115,10 +94,17 @@ def ratio_quantile_sampled(
       The quantile (reward per second), not floored.
 
     Raises:
-      ValueError: level out of range, or a known count above max_count.
+      TypeError: no key, no NIW, or no numbers.
+      ValueError: level or a size out of range, or a known count above max_count.
     """
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must be in (0, 1), got {level}")
+    checks.key(key)
+    niw = checked_niw(niw, dim=2)
+    checked_level(level, least=0.0, closed=False)
+    num_batches = checks.count("num_batches", num_batches)
+    max_count = checks.count("max_count", max_count)
+    if num_batches * max_count > 10**8:
+        raise ValueError(f"{num_batches} batches of {max_count} are too many")
+    count = checked_count(count, ())
     known = concrete(count)
     if known is not None and (known > max_count).any():
         raise ValueError(f"count {count} is above max_count={max_count}: raise that")
@@ -129,13 +115,14 @@ def ratio_quantile_sampled(
     second = draws[..., 1]
     if log_duration:
         # The location is taken out: a ratio scales with it and exp stays in range.
-        duration = jnp.exp(second - niw.mean[1])
-        scale = jnp.exp(-niw.mean[1])
+        duration = jnp.exp(jnp.clip(second - niw.mean[1], -80, 80))
+        scale = jnp.exp(jnp.clip(-niw.mean[1], -80, 80))
     else:
         duration, scale = second, jnp.ones((), draws.dtype)
     duration = jnp.where(live[None, :], duration, 0).sum(-1) / n
-    ratio = reward / jnp.maximum(duration, tiny(draws))
-    return jnp.quantile(ratio, level) * scale
+    # Between an infinite value and a finite one a quantile would be NaN.
+    ratio = jnp.clip(reward / jnp.maximum(duration, tiny(draws)), -1e25, 1e25)
+    return jnp.clip(jnp.quantile(ratio, level) * scale, -1e30, 1e30)
 
 
 def ratio_quantile(
@@ -171,14 +158,15 @@ def ratio_quantile(
       below 0.5 standard errors for a deviation of 1 and n >= 32, 1 for 1.5 and n = 128.
 
     Raises:
-      ValueError: level out of range.
-      AssertionError: the posterior is not one of pairs.
+      TypeError: no NIW, or no numbers.
+      ValueError: level out of range, a posterior that is not one of pairs, or shapes
+        that do not fit; outside of jit also values out of range.
     """
-    if not 0.5 <= level < 1.0:
-        raise ValueError(f"level must be in [0.5, 1), got {level}")
-    chex.assert_axis_dimension(niw.mean, -1, 2)
+    checked_level(level, least=0.5, closed=True)
+    niw = checked_niw(niw, dim=2)
     t = predictive(niw)
-    n = jnp.maximum(jnp.asarray(count, niw.scale.dtype), 1)
+    count = checked_count(count, niw.kappa.shape)
+    n = jnp.maximum(count.astype(niw.scale.dtype), 1)
     if not log_duration:
         return _linear_quantile(t, n, level)
     m_r, m_d = t.loc[..., 0], t.loc[..., 1]
@@ -187,7 +175,8 @@ def ratio_quantile(
     unit = jnp.maximum(jnp.abs(m_r) + jnp.sqrt(jnp.maximum(var_r, tiny(var_r))), 1e-18)
     m_r, var_r, cov = m_r / unit, var_r / unit / unit, cov / unit
     moments = _cut_moments(t.df, n, var_r, cov, var_d)
-    return _root(m_r, moments, n, _score_of_cut(level)) * unit * jnp.exp(-m_d)
+    root = _root(m_r, moments, n, _score_of_cut(level))
+    return jnp.clip(root * unit * jnp.exp(jnp.clip(-m_d, -60, 60)), -1e30, 1e30)
 
 
 def _root(
@@ -243,15 +232,23 @@ def _linear_quantile(
     m_r, m_d = t.loc[..., 0], t.loc[..., 1]
     var_r, cov, var_d = t.shape[..., 0, 0], t.shape[..., 0, 1], t.shape[..., 1, 1]
     z = NormalDist().inv_cdf(level)
+    # In units of their own sizes; a rate scales with them.
+    size_r, size_d = (
+        jnp.maximum(jnp.abs(m) + jnp.sqrt(jnp.maximum(var, tiny(var))), 1e-18)
+        for m, var in ((m_r, var_r), (m_d, var_d))
+    )
+    m_r, var_r, cov = m_r / size_r, var_r / size_r / size_r, cov / size_r / size_d
+    m_d, var_d = m_d / size_d, var_d / size_d / size_d
     unit = z * z * t.df / jnp.maximum(t.df - 2, 0.5) / n
     a = m_d * m_d - unit * var_d
     # Below this the duration's mean is not distinguishable from 0: no finite root.
-    a = jnp.maximum(a, 1e-3 * m_d * m_d)
+    a = jnp.maximum(a, 1e-3 * m_d * m_d + 1e-12)
     b = m_r * m_d - unit * cov
     # b^2 - (m_d^2 - unit var_d)(m_r^2 - unit var_r), with what cancels left out.
     spread = m_d * m_d * var_r - m_r * (2 * m_d * cov - m_r * var_d)
     inside = unit * (spread - unit * (var_r * var_d - cov * cov))
-    return (b + jnp.sqrt(jnp.maximum(inside, tiny(a)))) / a
+    root = (b + jnp.sqrt(jnp.maximum(inside, tiny(a)))) / a
+    return jnp.clip(root * (size_r / size_d), -1e30, 1e30)
 
 
 class _CutMoments(NamedTuple):
@@ -372,6 +369,12 @@ def slot_rate(
     level: float = 0.95,
     log_duration: bool = True,
 ) -> Float[Array, "*batch"]:
-    """Rate estimate from a slot fit: the quantile floored at 0; 0 below two slots."""
+    """Rate estimate from a slot fit: the quantile floored at 0; 0 below two slots.
+
+    Raises:
+      TypeError: no NIW, or no numbers.
+      ValueError: as ``ratio_quantile``.
+    """
     q = ratio_quantile(niw, count, level=level, log_duration=log_duration)
+    count = checked_count(count, q.shape)
     return jnp.where(count >= 2, jnp.maximum(q, 0), 0)

@@ -16,6 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from rpg_jax import checks
+from rpg_jax.arrays import concrete
+
 T = TypeVar("T", Array, np.ndarray)
 Charge = Literal["measured", "slowest", "limit"]
 
@@ -35,11 +38,27 @@ def relative_reward(
     Returns:
       [...], of the arguments' kind and precision: NumPy's operations on NumPy arrays.
 
+    Raises:
+      TypeError: an argument is no array of numbers.
+      ValueError: shapes do not fit; outside of jit also where a result is not finite.
+
     Source: the paper, "Key idea".
     """
+    reward, duration = _listed("reward", reward), _listed("duration", duration)
+    rate = _listed("rate", rate)
+    if np.shape(duration) != np.shape(reward) or (
+        np.shape(rate) not in ((), np.shape(duration))
+    ):
+        shapes = [np.shape(v) for v in (reward, duration, rate)]
+        raise ValueError(f"reward, duration and rate do not fit: {shapes}")
     if any(isinstance(x, jax.Array) for x in (reward, duration, rate)):
         rate = jax.lax.stop_gradient(rate)
-    return reward - rate * duration
+    with np.errstate(over="ignore", invalid="ignore"):
+        relative: T = reward - rate * duration
+    known = concrete(relative)
+    if known is not None and not np.isfinite(known).all():
+        raise ValueError("a reward, a duration or the rate is too large or not finite")
+    return relative
 
 
 def charged_duration(
@@ -63,8 +82,13 @@ def charged_duration(
       limit: seconds, needed for ``limit``.
 
     Raises:
-      ValueError: unknown charge, or a missing limit.
+      TypeError: an argument is no array of numbers.
+      ValueError: unknown charge, a missing limit, or shapes that differ; outside of jit
+        also seconds that are not finite or below 0.
     """
+    _check_seconds(duration, failed, limit)
+    if not isinstance(duration, jax.Array):
+        duration = np.asarray(duration)
     if charge == "measured":
         return duration
     xp = _namespace(duration, failed)
@@ -80,6 +104,27 @@ def charged_duration(
         floor = limit
     charged: T = xp.where(failed, xp.maximum(duration, floor), duration)
     return charged
+
+
+def _listed(name: str, value: Any) -> Any:
+    """An array for a list; what is a number or an array keeps its kind and type."""
+    array = checks.real(name, value)
+    return array if isinstance(value, list | tuple) else value
+
+
+def _check_seconds(duration: Any, failed: Any, limit: Any) -> None:
+    """Refuse what has no charge, NaN among it: a maximum would spread it."""
+    shape = np.shape(checks.real("duration", duration))
+    failed = checks.real("failed", failed)
+    if not shape or np.shape(failed) != shape:
+        raise ValueError(
+            f"duration and failed must be of one shape [..., B], got {shape} and "
+            f"{np.shape(failed)}"
+        )
+    checks.within("failed", failed)
+    checks.within("duration", duration, (0.0, checks.MAX_VALUE))
+    if limit is not None:
+        checks.scalar("limit", limit, (0.0, checks.MAX_VALUE))
 
 
 def _namespace(*arrays: Any) -> ModuleType:

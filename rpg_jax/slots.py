@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-import chex
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from rpg_jax import conjugate, ratio
-from rpg_jax.arrays import as_float, magnitude_limit, select
+from rpg_jax import checks, conjugate, quantiles
+from rpg_jax.arrays import select
 from rpg_jax.conjugate import NIW, Moments
+from rpg_jax.quantiles import METHODS, Method
+from rpg_jax.statistics import checked_niw
 from rpg_jax.types import Batch, RateEstimator, check_unit, usable_rows
+
+# Age of a slot by default, in decisions per slot: chosen by ``benchmarks.bench_drift``.
+AGE_PER_SLOT = 2
 
 
 class SlotFit(NamedTuple):
@@ -47,13 +51,24 @@ def fit_slots(
       log_duration: model log seconds (the paper) rather than seconds.
 
     Raises:
-      AssertionError: reward, duration and mask differ in shape.
+      TypeError: no NIW, or no arrays of numbers.
+      ValueError: shapes do not fit, or forgetting is not in (0, 1]; outside of jit also
+        a carried posterior with values out of range.
     """
-    asked = mask.astype(bool)
-    reward, duration = as_float(reward), as_float(duration)
-    chex.assert_equal_shape([reward, duration, asked])
-    usable = jnp.abs(reward) <= magnitude_limit(reward.dtype)
-    usable &= (duration > 0) & (duration <= magnitude_limit(duration.dtype))
+    carried = checked_niw(carried, dim=2)
+    reward = checks.numbers("reward", reward)
+    duration = checks.numbers("duration", duration)
+    asked = checks.flags("mask", mask)
+    checks.at_least_one_axis("reward", reward)
+    checks.same_shape("reward, duration and mask", [reward, duration, asked])
+    if carried.kappa.shape not in ((), reward.shape[:-1]):
+        raise ValueError(
+            f"the carried posterior is of batch {carried.kappa.shape}, the slots of "
+            f"{reward.shape[:-1]}"
+        )
+    # Sums of many decisions: more than the bounds of one.
+    usable = jnp.abs(reward) <= checks.MAX_VALUE
+    usable &= (duration >= checks.MIN_SECONDS) & (duration <= checks.MAX_VALUE)
     keep = asked & usable
     r = jnp.where(keep, reward, 0)
     d = jnp.where(keep, duration, 1)
@@ -126,6 +141,7 @@ class _Ring(NamedTuple):
     fit_every: int | None
     by_context: bool
     log_duration: bool
+    method: Method
 
 
 def niw_slots(
@@ -134,10 +150,11 @@ def niw_slots(
     prior: NIW | None = None,
     forgetting: float = 0.3,
     quantile: float = 0.95,
-    age: int | None = None,
+    age: int | Literal["auto"] | None = "auto",
     fit_every: int | None = None,
     by_context: bool = False,
     log_duration: bool = True,
+    method: Method = "auto",
 ) -> RateEstimator:
     """The paper's pooled estimate: one NIW over per-slot sums, an optimistic ratio.
 
@@ -153,32 +170,60 @@ def niw_slots(
       forgetting: share of the carried posterior that each fit keeps.
       quantile: level.
       age: a slot older than this many decisions is emptied before it is fed; never if
-        None (lifetime sums).
+        None (lifetime sums); twice the number of slots if "auto".
       fit_every: fit at decisions t with t % fit_every == 0 that feed (the bandit study:
         8); None fits once at the end of each update.
       by_context: the slot is batch.context rather than the next in turn.
       log_duration: model log seconds (the paper) rather than seconds.
+      method: of the quantile. ``analytic`` always uses moments (what old records mean)
+        and ``sampled`` 1,000 simulated batches (the paper); ``auto`` samples where
+        ``in_analytic_range`` says no. Under vmap ``auto`` costs what ``sampled`` does.
 
     Raises:
-      ValueError: fewer than two slots, or an argument out of range.
+      ValueError: fewer than two slots, an unknown method, or an argument out of range.
 
     Source: the paper, Algorithm 1 and its NIW estimator.
     """
-    if num_slots < 2:
+    if checks.count("num_slots", num_slots) < 2:
         raise ValueError(f"a fit needs two slots or more, got {num_slots}")
-    if (age is not None and age < 0) or (fit_every is not None and fit_every < 1):
-        raise ValueError(f"need age >= 0, fit_every >= 1, got {age}, {fit_every}")
+    if age == "auto":
+        age = AGE_PER_SLOT * num_slots
+    for name, number, least in (("age", age, 0), ("fit_every", fit_every, 1)):
+        if number is not None:
+            checks.count(name, number, least=least, most=2**30)
     check_unit(forgetting=forgetting, quantile=None)
-    if not 0.5 <= quantile < 1.0:
-        raise ValueError(f"quantile must be in [0.5, 1), got {quantile}")
-    ring = _Ring(forgetting, quantile, age, fit_every, by_context, log_duration)
-    first = conjugate.niw_prior() if prior is None else prior
+    _check_choices(quantile, method)
+    ring = _Ring(forgetting, quantile, age, fit_every, by_context, log_duration, method)
+    first = one_pair_prior(prior)
     return RateEstimator(
         init=lambda: _empty(num_slots, first),
         update=lambda state, batch: _update(ring, state, batch),
         rate=lambda state, rho_k: state.rate,
         needs=("context",) if by_context else (),
     )
+
+
+def _check_choices(quantile: float, method: Method) -> None:
+    checks.scalar("quantile", quantile)
+    if not 0.5 <= quantile < 1.0:
+        raise ValueError(f"quantile must be in [0.5, 1), got {quantile}")
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+
+
+def one_pair_prior(prior: NIW | None) -> NIW:
+    """The prior of one NIW over pairs; the vague default if None.
+
+    Raises:
+      TypeError: no NIW.
+      ValueError: it has batch dimensions, is not over pairs, or holds bad values.
+    """
+    if prior is None:
+        return conjugate.niw_prior()
+    prior = checked_niw(prior, dim=2)
+    if prior.kappa.shape:
+        raise ValueError(f"prior must be a single NIW, got batch {prior.kappa.shape}")
+    return prior
 
 
 def _empty(num_slots: int, prior: NIW) -> SlotState:
@@ -204,8 +249,15 @@ def _fit(ring: _Ring, state: SlotState) -> SlotState:
         forgetting=ring.forgetting,
         log_duration=ring.log_duration,
     )
-    estimate = ratio.slot_rate(
-        fitted.niw, fitted.number, level=ring.quantile, log_duration=ring.log_duration
+    estimate = quantiles.slot_rate_by(
+        ring.method,
+        # Draws of its own at every fit, and the same ones in a second run.
+        jax.random.fold_in(jax.random.key(0), state.step),
+        fitted.niw,
+        fitted.number,
+        level=ring.quantile,
+        max_count=state.reward.shape[-1],
+        log_duration=ring.log_duration,
     )
     enough = fitted.number >= 2
     return state._replace(niw=fitted.niw, rate=jnp.where(enough, estimate, state.rate))

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import chex
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
-from rpg_jax.arrays import as_float, concrete, magnitude_limit
+from rpg_jax import checks
+from rpg_jax.arrays import as_float, concrete
+from rpg_jax.checks import MAX_SECONDS, MAX_VALUE, MIN_SECONDS
 
 State = Any
+
+# Context and action of a row that has none: no estimator that reads them takes it.
+MISSING = -1
 
 
 class Batch(NamedTuple):
@@ -68,45 +72,72 @@ def usable_rows(
       were checked in int32, keep [B] bool and rejected, an int32 scalar.
 
     Raises:
-      ValueError: an index to check is not of an integer type.
-      AssertionError: reward, duration and mask are not [B], or what is read beside
-        them has another number of rows.
+      TypeError: no ``Batch``, or a field of a wrong type.
+      ValueError: reward, duration and mask are not [B], or what is read beside them has
+        another number of rows, or is not of an integer type where it must be.
     """
-    reward, duration = as_float(batch.reward), as_float(batch.duration)
+    if not isinstance(batch, Batch):
+        raise TypeError(f"want a Batch, got {type(batch).__name__}")
+    reward = checks.numbers("reward", batch.reward)
+    duration = checks.numbers("duration", batch.duration)
     batch = batch._replace(reward=reward, duration=duration)
-    asked = batch.mask.astype(bool)
-    chex.assert_rank(reward, 1)
-    chex.assert_equal_shape([reward, duration, asked])
-    fine = jnp.abs(reward) <= magnitude_limit(reward.dtype)
-    fine &= (duration > 0) & (duration <= magnitude_limit(duration.dtype))
-    # JAX drops out-of-range scatters without a word: they are refused here instead.
-    for name, index, number in (
-        ("context", batch.context, num_contexts),
-        ("action", batch.action, num_arms),
-    ):
-        if number is None:
-            continue
-        chex.assert_shape(index, reward.shape)
-        if not jnp.issubdtype(index.dtype, jnp.integer):
-            raise ValueError(
-                f"{name} must be integers in [0, {number}), got {index.dtype}"
-            )
-        fine &= (index >= 0) & (index < number)
-        # Narrow types would wrap where cells are numbered context by context.
-        batch = batch._replace(**{name: jnp.asarray(index).astype(jnp.int32)})
+    asked = checks.flags("mask", batch.mask)
+    checks.rank("reward", reward, 1)
+    checks.same_shape("reward, duration and mask", [reward, duration, asked])
+    fine = jnp.abs(reward) <= MAX_VALUE
+    fine &= (duration >= MIN_SECONDS) & (duration <= MAX_SECONDS)
+    if num_contexts is not None:
+        context, inside = _usable_index("context", batch.context, reward, num_contexts)
+        batch, fine = batch._replace(context=context), fine & inside
+    if num_arms is not None:
+        action, inside = _usable_index("action", batch.action, reward, num_arms)
+        batch, fine = batch._replace(action=action), fine & inside
     if features:
+        finite = _usable_features(batch)
+        fine &= finite
         context = jnp.asarray(batch.context)
-        chex.assert_equal_shape_prefix([context, batch.action, reward], 1)
-        finite = jnp.isfinite(context).reshape(context.shape[0], -1)
-        fine &= jnp.all(finite, axis=-1)
         rows = (asked & fine).reshape((-1,) + (1,) * (context.ndim - 1))
         context = jnp.where(rows, context, jnp.zeros_like(context))
         batch = batch._replace(context=context)
     return batch, asked & fine, jnp.sum(asked & ~fine, dtype=jnp.int32)
 
 
+def _usable_index(
+    name: str, index: Array, reward: Array, number: int
+) -> tuple[Int[Array, " B"], Bool[Array, " B"]]:
+    """An index in int32, and the rows in which it is inside [0, number)."""
+    if jnp.shape(index) != reward.shape:
+        raise ValueError(f"{name} must have shape {reward.shape}: {jnp.shape(index)}")
+    index = jnp.asarray(checks.real(name, index))
+    if not jnp.issubdtype(index.dtype, jnp.integer):
+        raise ValueError(f"{name} must be integers in [0, {number}), got {index.dtype}")
+    # Where there is but one, a row need not name it.
+    unnamed = (index == MISSING) & (number == 1)
+    # JAX drops out-of-range scatters without a word: they are refused here instead.
+    inside = unnamed | ((index >= 0) & (index < number))
+    # Narrow types would wrap where cells are numbered context by context.
+    return jnp.where(unnamed, 0, index.astype(jnp.int32)), inside
+
+
+def _usable_features(batch: Batch) -> Bool[Array, " B"]:
+    """Rows whose context is finite, or the number of one."""
+    context = jnp.asarray(checks.real("context", batch.context))
+    if context.shape[:1] != batch.reward.shape:
+        raise ValueError(
+            f"context must have {batch.reward.shape[0]} rows, got shape {context.shape}"
+        )
+    if jnp.issubdtype(context.dtype, jnp.floating):
+        finite = jnp.abs(context) <= MAX_VALUE
+    else:
+        finite = context >= 0  # a row without a context is not of the first one
+    return jnp.all(finite.reshape(context.shape[0], -1), axis=-1)
+
+
 def check_unit(*, forgetting: float, quantile: float | None) -> None:
     """Refuse a forgetting factor outside (0, 1] or a quantile level outside (0, 1)."""
+    checks.scalar("forgetting", forgetting)
+    if quantile is not None:
+        checks.scalar("quantile", quantile)
     if not 0.0 < forgetting <= 1.0:
         raise ValueError(f"forgetting must be in (0, 1], got {forgetting}")
     if quantile is not None and not 0.0 < quantile < 1.0:
@@ -119,21 +150,16 @@ def checked_weights(
     """Weights of contexts as an array; what is traced is taken as it is.
 
     Raises:
+      TypeError: they are no array of numbers.
       ValueError: not ``number`` weights, or they are negative, not finite or all 0.
     """
     if context_probs is None:
         return None
+    checks.weights("context_probs", context_probs, number)
     weights = concrete(context_probs)
     if weights is None:
         return jnp.asarray(context_probs)
-    weights = np.asarray(weights, jnp.zeros(()).dtype)
-    usable = weights.shape == (number,) and bool((weights >= 0).all())
-    if not (usable and 0 < weights.sum() < np.inf):
-        raise ValueError(
-            f"context_probs must be {number} finite weights >= 0 and not all 0, "
-            f"got {weights}"
-        )
-    return weights
+    return np.asarray(weights, jnp.zeros(()).dtype)
 
 
 def checked_batch(
@@ -143,21 +169,30 @@ def checked_batch(
     context: np.ndarray | None = None,
     action: np.ndarray | None = None,
     mask: np.ndarray | None = None,
+    needs: tuple[str, ...] = (),
 ) -> Batch:
     """Build a Batch from host data and refuse what an estimator would have to drop.
 
     Args:
-      reward: [B].
-      duration: [B] seconds.
-      context: [B] int, or [B, ...] features; zeros if None.
-      action: [B] int; zeros if None.
+      reward: [B], at most 1e12 in size.
+      duration: [B] seconds, from 1e-9 to 1e10.
+      context: [B] int, or [B, ...] features. None stands for no context, -1: an
+        estimator of several contexts refuses such rows and counts them.
+      action: [B] int; None likewise.
       mask: [B] bool; masked-out rows are not checked. All rows if None.
+      needs: fields that must be given, such as ``estimator.needs``.
 
     Raises:
-      ValueError: lengths differ, actions are not integers, or a counted row has a
-        reward or context that is not finite, a duration that is not finite and
-        positive, or an index that int32 cannot hold; the message names the rows.
+      TypeError: the data are no numbers.
+      ValueError: lengths differ, actions are not integers, a field that is needed is
+        not given, or a counted row has a reward, a context or a duration that is not
+        finite or out of bounds, or an index that int32 cannot hold; the message names
+        the rows.
     """
+    given = {"context": context, "action": action}
+    missing = [name for name in needs if given.get(name, name) is None]
+    if missing:
+        raise ValueError(f"this estimator needs {' and '.join(missing)} for every row")
     reward = np.asarray(reward, np.float64)
     duration = np.asarray(duration, np.float64)
     if reward.ndim != 1 or reward.shape != duration.shape:
@@ -167,11 +202,23 @@ def checked_batch(
         )
     size = reward.shape[0]
     mask = np.ones(size, bool) if mask is None else np.asarray(mask, bool)
-    context = np.zeros(size, np.int32) if context is None else np.asarray(context)
-    action = np.zeros(size, np.int32) if action is None else np.asarray(action)
+    context = _missing(size) if context is None else np.asarray(context)
+    action = _missing(size) if action is None else np.asarray(action)
     for name, value in (("mask", mask), ("context", context), ("action", action)):
         if value.shape[:1] != (size,):
             raise ValueError(f"{name} must have {size} rows, got shape {value.shape}")
+    _check_bounds(reward, duration, mask)
+    return Batch(
+        context=jnp.asarray(_narrowed("context", context, mask, features=True)),
+        action=jnp.asarray(_narrowed("action", action, mask, features=False)),
+        reward=as_float(np.where(mask, reward, 0.0)),
+        duration=as_float(np.where(mask, duration, 1.0)),
+        mask=jnp.asarray(mask),
+    )
+
+
+def _check_bounds(reward: np.ndarray, duration: np.ndarray, mask: np.ndarray) -> None:
+    """Refuse counted rows that float32 or a clock cannot have, and name them."""
     bad = mask & ~np.isfinite(reward)
     if bad.any():
         raise ValueError(f"reward is not finite in rows {_rows(bad)}")
@@ -180,13 +227,22 @@ def checked_batch(
         raise ValueError(
             f"duration must be finite and > 0 seconds; it is not in rows {_rows(bad)}"
         )
-    return Batch(
-        context=jnp.asarray(_narrowed("context", context, mask, features=True)),
-        action=jnp.asarray(_narrowed("action", action, mask, features=False)),
-        reward=as_float(np.where(mask, reward, 0.0)),
-        duration=as_float(np.where(mask, duration, 1.0)),
-        mask=jnp.asarray(mask),
-    )
+    bad = mask & ~(np.abs(reward) <= MAX_VALUE)
+    if bad.any():
+        raise ValueError(
+            f"reward must be at most {MAX_VALUE:g} in size; it is not in rows "
+            + _rows(bad)
+        )
+    bad = mask & ~((duration >= MIN_SECONDS) & (duration <= MAX_SECONDS))
+    if bad.any():
+        raise ValueError(
+            f"duration must be in [{MIN_SECONDS:g}, {MAX_SECONDS:g}] seconds; it is "
+            f"not in rows {_rows(bad)}"
+        )
+
+
+def _missing(size: int) -> np.ndarray:
+    return np.full(size, MISSING, np.int32)
 
 
 def _narrowed(
@@ -197,6 +253,8 @@ def _narrowed(
     # An empty list has become float64.
     if not (integer or features or value.size == 0):
         raise ValueError(f"{name} must be integers, got {value.dtype}")
+    if not (integer or np.issubdtype(value.dtype, np.floating)):
+        raise TypeError(f"{name} must be numbers, got {value.dtype}")
     index = integer or not features
     with np.errstate(over="ignore"):
         narrow = value.astype(np.int32 if index else jnp.zeros(()).dtype)

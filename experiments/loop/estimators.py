@@ -63,7 +63,7 @@ def loop_estimator(options: RateOptions, chains: int) -> LoopEstimator:
 def empirical(options: RateOptions, chains: int) -> LoopEstimator:
     """Reward over seconds of what it was fed."""
     del options, chains
-    return LoopEstimator(lambda share: rpg_jax.empirical())
+    return LoopEstimator(lambda share: rpg_jax.empirical(forgetting=1.0))
 
 
 def robbins_monro(options: RateOptions, chains: int) -> LoopEstimator:
@@ -82,7 +82,8 @@ def niw(options: RateOptions, chains: int) -> LoopEstimator:
     """
     if options.data != "slots":
         return LoopEstimator(
-            lambda share: rpg_jax.niw(2, 1, context_probs=share), weighted=True
+            lambda share: rpg_jax.niw(2, 1, context_probs=share, forgetting=1.0),
+            weighted=True,
         )
     if chains < 2:
         raise ValueError("--rate-data=slots needs two chains or more")
@@ -91,6 +92,8 @@ def niw(options: RateOptions, chains: int) -> LoopEstimator:
         forgetting=options.forgetting,
         quantile=options.quantile,
         by_context=True,
+        age=None,  # lifetime sums
+        method="analytic",  # of the rate in its state, which is not the one read below
     )._replace(rate=lambda state, rho: _sampled(options, chains, state))
     return LoopEstimator(lambda share: slots, weighted=True)
 
@@ -135,6 +138,7 @@ def neural(options: RateOptions, chains: int) -> LoopEstimator:
             params,
             optimizer,
             num_steps=options.num_steps,
+            units="first",  # what the records of runs mean
             contexts=jnp.eye(2),
             context_probs=share,
         )

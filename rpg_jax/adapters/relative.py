@@ -123,9 +123,13 @@ class RelativeReward:
             price = self.rate
             if learns:
                 price = self._learn(batch)
-        reward = np.where(keep, np.asarray(reward, np.float64), np.nan)
-        seconds = np.where(keep, seconds, np.nan)
-        return Priced(relative_reward(reward, seconds, price), reward, seconds, price)
+        reward = np.where(keep, np.asarray(reward, np.float64), 0.0)
+        seconds = np.where(keep, seconds, 0.0)
+        score = relative_reward(reward, seconds, price)
+        score, reward, seconds = (
+            np.where(keep, v, np.nan) for v in (score, reward, seconds)
+        )
+        return Priced(score, reward, seconds, price)
 
     def _learn(self, batch: Batch) -> float:
         """Take in a batch that has rows; returns what to charge it. Holds the lock."""

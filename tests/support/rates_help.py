@@ -64,7 +64,7 @@ def estimators():
         "niw_slots": rates.niw_slots(16, age=50, fit_every=8),
         "niw_slots_context": rates.niw_slots(X, by_context=True),
         "robbins_monro": rates.robbins_monro(0.1),
-        "empirical": rates.empirical(),
+        "empirical": rates.empirical(forgetting=1.0),
         "neural": neural(num_steps=3),
     }
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from rates_help import WORLD, A, B, X, draw
 
-from rpg_jax import dinkelbach, rates
+from rpg_jax import conjugate, dinkelbach, rates
 from rpg_jax.types import Batch, checked_batch
 
 
 @pytest.mark.parametrize("log_duration", [False, True])
 def test_cell_means_and_greedy_rate(log_duration):
-    estimator = rates.niw(X, A, log_duration=log_duration)
+    estimator = rates.niw(X, A, log_duration=log_duration, forgetting=1.0)
     state = estimator.init()
     batches = [draw(WORLD, s, size=800) for s in range(3)]
     for batch in batches:
@@ -75,8 +75,9 @@ def test_context_probabilities_weigh_the_contexts():
 
 
 def test_quantile_is_optimistic_and_shrinks_with_data():
-    plain, upper = rates.niw(X, A), rates.niw(X, A, quantile=0.95)
-    lower = rates.niw(X, A, quantile=0.05)
+    kept = {"forgetting": 1.0}
+    plain, upper = rates.niw(X, A, **kept), rates.niw(X, A, quantile=0.95, **kept)
+    lower = rates.niw(X, A, quantile=0.05, **kept)
     rate = jax.jit(lambda s: [e.rate(s, 0.3) for e in (lower, plain, upper)])
     update = jax.jit(plain.update)
     small = rate(update(plain.init(), draw(WORLD, 6, size=200)))
@@ -126,3 +127,66 @@ def test_forgetting_follows_a_change():
     )
     assert abs(estimates[0.5] / target - 1) < 0.1
     assert abs(estimates[1.0] / target - 1) > 0.3
+
+
+def test_an_arm_that_is_not_played_fades_beside_those_that_are():
+    """Arm 0 earned 10 a second long ago; arm 1 earns 1, decision by decision."""
+    estimator = rates.niw(1, 2, forgetting=0.9)
+    update = jax.jit(estimator.update)
+    first = checked_batch([10.0], [1.0], action=[0], context=[0])
+    state = update(estimator.init(), first)
+    for _ in range(40):
+        state = update(state, checked_batch([1.0], [1.0], action=[1], context=[0]))
+    np.testing.assert_allclose(rates.fixed_point(estimator, state, 0.0), 1, rtol=1e-3)
+    assert state.fresh[0, 0] < 0.05
+    state = update(state, checked_batch([2.0], [1.0], action=[0], context=[0]))
+    np.testing.assert_allclose(rates.fixed_point(estimator, state, 0.0), 2, rtol=0.1)
+
+
+def test_a_context_without_visits_keeps_its_arms():
+    estimator = rates.niw(2, 1, forgetting=0.5)
+    update = jax.jit(estimator.update)
+    state = update(
+        estimator.init(), checked_batch([3.0], [1.0], context=[0], action=[0])
+    )
+    other = checked_batch([1.0], [1.0], context=[1], action=[0])
+    for _ in range(200):
+        state = update(state, other)
+    np.testing.assert_allclose(estimator.rate(state, 0.0), 2.0, rtol=1e-3)
+    for leaf in jax.tree.leaves(state):
+        assert np.isfinite(leaf).all()
+    # Faded, but never below what the prior knows.
+    assert state.cells.kappa[0, 0] >= conjugate.niw_prior().kappa
+
+
+def test_the_default_memory_does_not_depend_on_the_size_of_batches():
+    estimator = rates.niw(X, A)
+    update = jax.jit(estimator.update)
+    whole = update(update(estimator.init(), draw(WORLD, 1)), draw(WORLD, 2))
+    parts = estimator.init()
+    for seed in (1, 2):
+        batch = draw(WORLD, seed)
+        for row in range(0, B, 8):
+            rows = jax.tree.map(lambda v, row=row: v[row : row + 8], batch)
+            parts = update(parts, rows)
+    np.testing.assert_allclose(parts.number, whole.number, rtol=0.2)
+    np.testing.assert_allclose(parts.number.sum(), whole.number.sum(), rtol=0.2)
+
+
+@pytest.mark.parametrize("name", ["empirical", "niw_slots", "niw"])
+def test_defaults_follow_a_jump(name):
+    build = {
+        "empirical": rates.empirical,
+        "niw_slots": lambda: rates.niw_slots(64, method="analytic"),
+        "niw": lambda: rates.niw(1, 1),
+    }
+    estimator = build[name]()
+    update = jax.jit(estimator.update)
+    state = estimator.init()
+    for batch in range(40):
+        reward = np.full(B, 1.0 if batch < 20 else 3.0)
+        batch = checked_batch(
+            reward, np.ones(B), context=np.zeros(B, int), action=np.zeros(B, int)
+        )
+        state = update(state, batch)
+    np.testing.assert_allclose(rates.fixed_point(estimator, state, 0.0), 3, rtol=0.1)
