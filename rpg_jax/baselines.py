@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import chex
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from rpg_jax import checks
 from rpg_jax.arrays import float_info
 
 
@@ -37,14 +39,12 @@ def regression_advantage(
         [N]; 0 for masked-out rows and for a single row, which has no baseline.
 
     Raises:
-        AssertionError: shapes do not fit.
+        ValueError: shapes do not fit, or a number that counts is not finite.
+        TypeError: an argument is no array of numbers.
 
     Source: Allen (1974), the PRESS residuals.
     """
-    chex.assert_rank([reward, features], [1, 2])
-    keep = jnp.ones(reward.shape, bool) if mask is None else mask.astype(bool)
-    chex.assert_equal_shape([reward, keep])
-    chex.assert_equal_shape_prefix([features, reward], 1)
+    reward, features, keep, ridge = _checked(reward, features, mask, ridge)
     kind = jnp.promote_types(jnp.result_type(reward, features), jnp.float32)
     y = jnp.where(keep, reward, 0).astype(kind)
     x = jnp.where(keep[:, None], features, 0).astype(kind)
@@ -69,3 +69,27 @@ def regression_advantage(
     free = slack > eps**0.5
     out = jnp.where(free, residual / jnp.where(free, slack, 1), alone)[:rows]
     return jnp.where(keep & (jnp.sum(keep) > 1), out, 0)
+
+
+def _checked(
+    reward: Any, features: Any, mask: Any, ridge: Any
+) -> tuple[Array, Array, Array, Array]:
+    """Arguments as arrays of fitting shapes, finite where they count."""
+    reward = checks.numbers("reward", reward)
+    features = checks.numbers("features", features)
+    checks.rank("reward", reward, 1)
+    checks.rank("features", features, 2)
+    keep = jnp.ones(reward.shape, bool) if mask is None else checks.flags("mask", mask)
+    checks.same_shape(
+        "reward, mask and rows of features", [reward, keep, features[:, 0]]
+    )
+    rows = jnp.broadcast_to(keep[:, None], features.shape)
+    checks.within("reward", reward, mask=keep)
+    checks.within("features", features, mask=rows)
+    ridge = checks.numbers("ridge", ridge)
+    checks.within("ridge", ridge, (0.0, checks.MAX_VALUE))
+    if ridge.shape not in ((), features.shape[1:]):
+        raise ValueError(
+            f"ridge must be one number, or one for each column: {ridge.shape}"
+        )
+    return reward, features, keep, ridge

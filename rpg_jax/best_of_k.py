@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from rpg_jax import checks
 from rpg_jax.arrays import as_float, concrete
 
 T = TypeVar("T", Array, np.ndarray)
@@ -140,6 +141,10 @@ def expected_best(
 
     Source: docs/concepts/best-score.md, "The aim".
     """
+    k, best = (
+        checks.scalar("k", k, (0.0, checks.MAX_VALUE)),
+        checks.scalar("best", best),
+    )
     xp, b, sample, keep, power = _prepared(
         _like(sample, [best]), sample, mask, 1.0 + k, name="best"
     )
@@ -161,19 +166,20 @@ def _prepared(
     """Namespace, value [B], sample [N], keep [N] and k - 1 [B] as floats, checked."""
     traced = any(isinstance(x, jax.Array) for x in (value, sample, mask, k))
     xp = jnp if traced else np
-    if traced:
-        value, sample = as_float(value), as_float(sample)
-    else:
-        value, sample = np.asarray(value, np.float64), np.asarray(sample, np.float64)
+    value, sample = _floats(xp, name, value), _floats(xp, "sample", sample)
     if value.ndim != 1 or sample.ndim != 1:
         raise ValueError(
             f"{name} and sample must be one-dimensional, got shapes {value.shape} and "
             f"{sample.shape}"
         )
-    keep = xp.ones(sample.shape, bool) if mask is None else xp.asarray(mask, bool)
+    keep = xp.ones(sample.shape, bool)
+    if mask is not None:
+        mask = checks.real("mask", mask)
+        checks.within("mask", mask)
+        keep = xp.asarray(mask, bool)
     if keep.shape != sample.shape:
         raise ValueError(f"mask has shape {keep.shape}, the sample {sample.shape}")
-    k = xp.asarray(k, value.dtype)
+    k = xp.asarray(checks.real("k", k), value.dtype)
     _refuse(value, name=name)
     _refuse(sample, name="sample", keep=keep)
     _refuse(k, name="k")
@@ -184,9 +190,20 @@ def _prepared(
     return xp, value, sample, keep, power
 
 
+def _floats(xp: ModuleType, name: str, x: Any) -> Any:
+    """Floats of the namespace, float64 on the host.
+
+    Raises:
+        TypeError: no array of numbers.
+    """
+    x = checks.real(name, x)
+    return as_float(x) if xp is jnp else np.asarray(x, np.float64)
+
+
 def _best(xp: ModuleType, best: Any, value: Any) -> Any:
     """b of each row, checked."""
-    b = xp.broadcast_to(xp.asarray(best, value.dtype), value.shape)
+    best = xp.asarray(checks.real("best", best), value.dtype)
+    b = xp.broadcast_to(best, value.shape)
     _refuse(b, name="best")
     return b
 
@@ -205,12 +222,14 @@ def _refuse(x: Any, *, name: str, keep: Any = None) -> None:
     rows = None if keep is None else concrete(keep)
     if known is None or (keep is not None and rows is None):
         return
-    bad = ~np.isfinite(known) & (True if rows is None else rows)
-    if bad.ndim and bad.any():
-        shown = ", ".join(str(i) for i in np.flatnonzero(bad)[:8])
-        raise ValueError(f"{name} is not finite in rows {shown}")
-    if bad.any():
-        raise ValueError(f"{name} must be finite, got {known}")
+    # Beyond that, products would leave float32.
+    bad = ~(np.abs(known) <= checks.MAX_VALUE) & (True if rows is None else rows)
+    if not bad.any():
+        return
+    what = "too large" if np.isfinite(known[bad]).all() else "not finite"
+    if bad.ndim:
+        what += " in rows " + ", ".join(str(i) for i in np.flatnonzero(bad)[:8])
+    raise ValueError(f"{name} is {what}")
 
 
 def _steps(xp: ModuleType, sample: Any, keep: Any) -> tuple[Any, Any]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from rpg_jax.arrays import as_float, concrete
+from rpg_jax import checks
+from rpg_jax.arrays import concrete
 
 #: Values [N] -> the share of the distribution that is at most each, [N].
 CDF = Callable[[Float[Array, " N"]], Float[Array, " N"]]
@@ -53,12 +53,16 @@ def max_at_k_of(
 
     Source: docs/concepts/best-score.md, "Smooth distributions".
     """
-    if nodes < 2 or nodes % 2:
+    if checks.count("nodes", nodes, least=2) % 2:
         raise ValueError(f"nodes must be even and at least 2, got {nodes}")
+    if not callable(cdf):
+        raise TypeError(f"cdf must be a function, got {type(cdf).__name__}")
     value = _finite(value, "value")
-    chex.assert_rank(value, 1)
+    checks.rank("value", value, 1)
     k = jnp.maximum(_finite(k, "k").astype(value.dtype), 1)
     best = _finite(best, "best").astype(value.dtype)
+    checks.rank("k", k, 0)
+    checks.rank("best", best, 0)
     length = jnp.maximum(value - best, 0)
     at = jnp.linspace(0, 1, nodes + 1, dtype=value.dtype)
     inner = np.where(np.arange(1, nodes) % 2 == 1, 4.0, 2.0)
@@ -89,7 +93,7 @@ def kernel_cdf(
     Source: Silverman (1986), section 3.4.2.
     """
     sample = _finite(sample, "sample")
-    chex.assert_rank(sample, 1)
+    checks.rank("sample", sample, 1)
     if sample.shape[0] == 0:
         raise ValueError("the sample has no row")
     if bandwidth is None:
@@ -99,6 +103,7 @@ def kernel_cdf(
         scale = jnp.where(robust > 0, jnp.minimum(spread, robust), spread)
         bandwidth = 0.9 * scale * sample.shape[0] ** -0.2
     h = _finite(bandwidth, "bandwidth").astype(sample.dtype)
+    checks.rank("bandwidth", h, 0)
     known = concrete(h)
     if known is not None and not known > 0:
         raise ValueError(
@@ -133,10 +138,10 @@ def pareto_tail_cdf(sample: Float[Array, " N"], *, tail: float = 0.2) -> CDF:
 
     Source: Hosking and Wallis (1987), Technometrics 29, 339-349.
     """
-    if not 0 < tail < 1:
+    if not 0 < float(checks.scalar("tail", tail)) < 1:
         raise ValueError(f"tail must be in (0, 1), got {tail}")
     sample = _finite(sample, "sample")
-    chex.assert_rank(sample, 1)
+    checks.rank("sample", sample, 1)
     total = sample.shape[0]
     number = round(tail * total)
     if number < 2 or number >= total:
@@ -178,8 +183,6 @@ def _finite(x: ArrayLike, name: str) -> Array:
     Raises:
         ValueError: names what it is.
     """
-    out = as_float(x)
-    known = concrete(out)
-    if known is not None and not np.isfinite(known).all():
-        raise ValueError(f"{name} must be finite, got {known}")
+    out = checks.numbers(name, x)
+    checks.within(name, out)
     return out

@@ -15,6 +15,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
+from rpg_jax import checks
+
 
 class Spread(NamedTuple):
     """What ``score_free_spread`` has measured.
@@ -69,8 +71,12 @@ def score_free_spread(
       ValueError: shapes differ, an infinite value, seconds of a valid attempt that are
         not finite and above 0, or an option out of range.
     """
-    if bins < 1 or min_attempts < 2 or resamples < 1 or not 0 < level < 1:
-        raise ValueError("bins, min_attempts (2), resamples or level is out of range")
+    bins = checks.count("bins", bins)
+    min_attempts = checks.count("min_attempts", min_attempts, least=2)
+    resamples = checks.count("resamples", resamples)
+    seed = checks.count("seed", seed, least=0, most=2**63)
+    if not 0 < checks.scalar("level", level) < 1:
+        raise ValueError(f"level must be in (0, 1), got {level}")
     values, times = _checked(value, seconds)
     count = len(values)
     overall = _spread(np.sort(times), 0.05) if count else math.nan
@@ -98,7 +104,14 @@ def value_bins(
     Args:
       value: [attempts], finite.
       bins: number of bins; some are empty where many values are equal.
+
+    Raises:
+      ValueError: no value, one that is not finite, or ``bins`` below 1.
     """
+    bins = checks.count("bins", bins)
+    value = _floats("value", value)
+    if value.ndim != 1 or not len(value) or not np.isfinite(value).all():
+        raise ValueError("value must be finite numbers of one dimension, one at least")
     lower = np.searchsorted(np.sort(value), value, "left")
     return np.asarray(bins * lower // len(value))
 
@@ -121,7 +134,7 @@ def wasted_share(
       ValueError: shapes differ, seconds below 0 or not finite, or a parent that is not
         an earlier attempt.
     """
-    values, times = np.asarray(value, float), np.asarray(seconds, float)
+    values, times = _floats("value", value), _floats("seconds", seconds)
     if values.ndim != 1 or values.shape != times.shape:
         raise ValueError(f"value {values.shape} and seconds {times.shape} must match")
     if not (np.isfinite(times) & (times >= 0)).all():
@@ -132,7 +145,7 @@ def wasted_share(
     before = np.concatenate([[-np.inf], np.maximum.accumulate(known)[:-1]])
     useful = known > before
     if parent is not None:
-        parents = np.asarray(parent)
+        parents = np.asarray(checks.integers("parent", parent))
         if parents.shape != values.shape or (parents >= np.arange(len(values))).any():
             raise ValueError("a parent must be the index of an earlier attempt")
         for at in range(len(values) - 1, -1, -1):
@@ -141,11 +154,15 @@ def wasted_share(
     return float(times[~useful].sum() / times.sum())
 
 
+def _floats(name: str, x: ArrayLike) -> Float[np.ndarray, ...]:
+    return np.asarray(checks.real(name, x), np.float64)
+
+
 def _checked(
     value: ArrayLike, seconds: ArrayLike
 ) -> tuple[Float[np.ndarray, " valid"], Float[np.ndarray, " valid"]]:
     """Values and seconds of the valid attempts, sorted by value."""
-    values, times = np.asarray(value, float), np.asarray(seconds, float)
+    values, times = _floats("value", value), _floats("seconds", seconds)
     if values.ndim != 1 or values.shape != times.shape:
         raise ValueError(f"value {values.shape} and seconds {times.shape} must match")
     valid = ~np.isnan(values)

@@ -129,6 +129,8 @@ CASES = {
         {"shape": kind((2,), st.sampled_from([(), (-1,), (1.5,), (10**9,), *ODD])),
          "dim": option(2, 1), "dtype": kind(None, st.sampled_from(["x", int, 7]))},
         None),
+    "expected_best": (
+        {"sample": ROWS, "k": COUNT, "best": RATE, "mask": MASK_B}, [()]),
     "fit_slots": (
         {"carried": NIW, "reward": ROWS, "duration": ROWS, "mask": MASK_B,
          "forgetting": RATE, "log_duration": LOG}, [*niw_shape, (), ()]),
@@ -145,11 +147,19 @@ CASES = {
                      "context_probs": PROBS, "mask": array(np.ones((X, A), bool))},
                     [()]),
     "in_analytic_range": ({"niw": NIW, "count": COUNT, "log_duration": LOG}, None),
+    "kernel_cdf": ({"sample": ROWS, "bandwidth": RATE}, None),
     "kl_estimate": (
         {"log_prob": TOKENS, "ref_log_prob": TOKENS, "mask": MASK,
          "kind": kind("k3", st.sampled_from(["k1", "k2", "k4", 3]))}, None),
     "leave_one_out_advantage": ({"reward": TOKENS, "mask": MASK}, None),
     "masked_mean": ({"x": TOKENS, "mask": MASK, "normalizer": RATE}, [()]),
+    "max_at_k": ({"value": ROWS, "sample": ROWS, "k": COUNT, "best": RATE,
+                  "mask": MASK_B}, None),
+    "max_at_k_of": (
+        {"value": ROWS, "k": COUNT, "best": RATE, "nodes": option(64),
+         "cdf": kind(rpg_jax.kernel_cdf(np.arange(4.0)), st.sampled_from(ODD))}, None),
+    "max_at_k_rank": ({"value": ROWS, "sample": ROWS, "k": COUNT, "best": RATE,
+                       "mask": MASK_B}, None),
     "merge": ({"a": MOMENTS, "b": MOMENTS}, None),
     "moments": ({"x": PAIRS, "mask": MASK_B}, None),
     "neural": (NET, "estimator"),
@@ -165,6 +175,7 @@ CASES = {
     "npg": ({"logits": TABLE, "q_values": TABLE, "step_size": RATE}, None),
     "optimal_rate": ({"reward": TABLE, "duration": SECONDS, "context_probs": PROBS,
                       "max_steps": STEPS}, [(), (X,), (), ()]),
+    "pareto_tail_cdf": ({"sample": ROWS, "tail": option(0.6)}, None),
     "posterior": ({"prior": NIW, "data": MOMENTS}, None),
     "ppo": ({"logits": TABLE, "context": INDEX, "action": INDEX, "advantage": ROWS,
              "mask": MASK_B, "step_size": RATE, "clip_eps": RATE,
@@ -182,22 +193,35 @@ CASES = {
     "ratio_quantile_sampled": (
         {"key": RNG, "niw": NIW, "count": COUNT, "level": LEVEL,
          "num_batches": option(8), "max_count": option(4), "log_duration": LOG}, [()]),
+    "regression_advantage": (
+        {"reward": ROWS, "features": PAIRS, "mask": MASK_B, "ridge": RATE}, None),
     "rejected_members": ({"reward": TOKENS, "mask": MASK}, None),
     "relative_reward": ({"reward": ROWS, "duration": ROWS, "rate": RATE}, None),
     "robbins_monro": ({"step_size": RATE}, "estimator"),
+    "score_free_spread": (
+        {"value": ROWS, "seconds": ROWS, "bins": option(2), "min_attempts": option(2),
+         "level": RATE, "resamples": option(9), "seed": option(0)}, None),
     "segment_moments": ({"x": PAIRS, "segment": INDEX, "num_segments": option(2),
                          "mask": MASK_B}, None),
     "slot_rate": (
         {"niw": NIW, "count": COUNT, "level": LEVEL, "log_duration": LOG}, None),
     "spg": ({"logits": TABLE, "q_values": TABLE, "step_size": RATE}, None),
     "tolerance_band": ({"rate": RATE, "gamma": RATE, "spread": RATE}, None),
+    "value_bins": ({"value": ROWS, "bins": option(2)}, None),
     "value_clip_loss": (
         {"value": TOKENS, "old_value": TOKENS, "target": TOKENS, "mask": MASK,
          "clip_eps": RATE, "normalizer": RATE}, [()]),
+    "wasted_share": (
+        {"value": ROWS, "seconds": ROWS, "parent": array(np.array([-1, 0, 1, 0]))},
+        None),
     "whiten": ({"x": TOKENS, "mask": MASK, "eps": RATE}, None),
 }  # fmt: skip
-#: A covariance that does not exist is inf, which its docstring says.
-MAY_BE_INFINITE = {"predictive_moments"}
+#: A covariance that does not exist is inf, a spread of too few attempts and a share of
+#: no seconds are NaN, which their docstrings say. A distribution is a function.
+MAY_BE_INFINITE = {
+    *("predictive_moments", "score_free_spread", "wasted_share"),
+    *("kernel_cdf", "pareto_tail_cdf"),
+}
 
 
 def public_functions():

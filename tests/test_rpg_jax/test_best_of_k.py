@@ -234,7 +234,7 @@ def test_what_is_not_finite_is_refused(form):
             form(spoilt, sample, k=4)
         with pytest.raises(ValueError, match="sample is not finite in rows 5"):
             form(jnp.array(value), jnp.array(dirty), k=4)
-        with pytest.raises(ValueError, match="k must be finite"):
+        with pytest.raises(ValueError, match="k is not finite"):
             form(value, sample, k=bad)
         with pytest.raises(ValueError, match="best is not finite"):
             form(value, sample, k=4, best=bad)

@@ -125,8 +125,8 @@ def test_flags_override_the_preset_and_the_protocol():
 def test_seeds_and_arms_and_tasks_as_lists():
     assert settings(seeds=["3"]).seeds == (0, 1, 2)
     assert settings(seeds=["7", ""]).seeds == (7,)
-    assert len(settings(arms=["all"]).arms) == 8  # no price, no fixed-price
-    assert len(settings(arms=["all"], fixed_price=0.1).arms) == 9
+    assert len(settings(arms=["all"]).arms) == 9  # no price, no fixed-price
+    assert len(settings(arms=["all"], fixed_price=0.1).arms) == 10
     assert len(settings(task=["all"]).tasks) == 22
     both = settings(task=["spooky-author-identification", "nyc-taxi", "nyc-taxi"])
     assert both.tasks == ("spooky-author", "nyc-taxi")
