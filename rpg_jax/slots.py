@@ -308,7 +308,7 @@ def _update(ring: _Ring, state: SlotState, batch: Batch) -> SlotState:
     if batch.padding is not None:
         elapses = ~batch.padding.astype(bool)
     rows = _Row(
-        batch.context if ring.by_context else jnp.zeros_like(batch.action),
+        batch.context if ring.by_context else jnp.zeros(keep.shape, jnp.int32),
         jnp.where(keep, batch.reward, 0),
         jnp.where(keep, batch.duration, 0),
         keep,

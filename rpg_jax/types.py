@@ -108,7 +108,7 @@ def _usable_index(
     """An index in int32, and the rows in which it is inside [0, number)."""
     index = jnp.asarray(checks.real(name, index))
     if index.shape != reward.shape:
-        raise ValueError(f"{name} must have shape {reward.shape}: {index.shape}")
+        raise ValueError(f"{name} must have shape {reward.shape}, got {index.shape}")
     if not jnp.issubdtype(index.dtype, jnp.integer):
         raise ValueError(f"{name} must be integers in [0, {number}), got {index.dtype}")
     # Where there is but one, a row need not name it.
