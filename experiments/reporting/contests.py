@@ -64,7 +64,7 @@ class Contest:
     @property
     def settled(self) -> bool:
         """Whether a verdict is given and that interval excludes 0."""
-        return self.gate is None and self.excludes_0
+        return self.gate is None and self.excludes_0 and self.kind == "seeds"
 
     @property
     def percent(self) -> float:
@@ -126,7 +126,7 @@ class Contest:
 def hint(found: Sequence[Contest]) -> str:
     """What to add where an interval excludes 0 but rests on few seeds."""
     if any(c.kind == "chains" for c in found):
-        return "; with so few seeds this is a hint, not proof"
+        return "; the chains of a run share parents, and one seed settles nothing"
     fewest = min(c.count for c in found)
     if fewest >= intervals.MANY_SEEDS:
         return ""

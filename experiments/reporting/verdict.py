@@ -57,8 +57,12 @@ class Verdict:
 
     @property
     def settled(self) -> bool:
-        """Whether the interval of the lead excludes 0, where a verdict is given."""
-        return self.gate is None and (self.lead.low > 0 or self.lead.high < 0)
+        """Whether the interval of the lead excludes 0, where a verdict is given.
+
+        The chains of one run share a policy and parents: they settle nothing.
+        """
+        clear = self.lead.low > 0 or self.lead.high < 0
+        return self.gate is None and clear and self.best.kind == "seeds"
 
     @property
     def ahead(self) -> str:
@@ -88,15 +92,17 @@ class Verdict:
         )
 
     def _settled(self) -> str:
-        if math.isnan(self.lead.low):
-            return "not settled: there is one run and one chain, so no interval"
+        if self.best.kind == "chains" or math.isnan(self.lead.low):
+            return (
+                "not settled: there is one seed, and the chains of a run share parents"
+            )
         low, high = self.lead.low, self.lead.high
         if self.ahead == self.second:
             low, high = -high, -low
         said = f"95% interval {span(low, high)} over {self.units} {self.best.kind}"
         if not self.settled:
             return f"not settled: {said} includes 0"
-        few = self.best.kind == "chains" or self.units < MANY_SEEDS
+        few = self.units < MANY_SEEDS
         hint = "; with so few a hint, not proof" if few else ""
         return f"settled: {said} excludes 0{hint}"
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from report_checks import ARMS, BASE, SEEDS, TASKS, close, rows
 
-from experiments.reporting import best_figure, style, verdict
+from experiments.reporting import best_figure, contests, style, verdict
 from experiments.reporting.best import best_scores
+from experiments.reporting.intervals import Interval
 from experiments.reporting.load import load
 from rpg_tasks import get_task
 
@@ -85,6 +86,19 @@ def test_one_seed_is_redrawn_from_its_chains(report, frames):
     line = best.line("rpg", np.array([1e9]))
     assert line.value[0] == line.high[0] == pytest.approx(chains[-1])
     assert chains[0] <= line.low[0] <= chains[-1]
+    # However clear the chains of a run are, they share parents: nothing is settled.
+    (found,) = verdict.verdicts(experiment, [best])
+    clear = dataclasses.replace(found, gate=None, lead=Interval(0.2, 0.1, 0.3))
+    assert not clear.settled
+    assert "not settled: there is one seed" in clear.sentence()
+    assert dataclasses.replace(clear, best=report.best[0]).settled
+    (contest,) = contests.contests(experiment)
+    rates = dataclasses.replace(
+        contest, gate=None, difference=Interval(0.2, 0.1, 0.3), kind="chains"
+    )
+    assert not rates.settled
+    assert "one seed settles nothing" in rates.sentence()
+    assert dataclasses.replace(rates, kind="seeds").settled
 
 
 def test_no_line_is_cut_short(report):
