@@ -126,7 +126,7 @@ class Contest:
 def hint(found: Sequence[Contest]) -> str:
     """What to add where an interval excludes 0 but rests on few seeds."""
     if any(c.kind == "chains" for c in found):
-        return "; the chains of a run share parents, and one seed settles nothing"
+        return "; the chains of a run share parents, and so few seeds settle nothing"
     fewest = min(c.count for c in found)
     if fewest >= intervals.MANY_SEEDS:
         return ""

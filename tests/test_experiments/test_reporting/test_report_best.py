@@ -90,14 +90,14 @@ def test_one_seed_is_redrawn_from_its_chains(report, frames):
     (found,) = verdict.verdicts(experiment, [best])
     clear = dataclasses.replace(found, gate=None, lead=Interval(0.2, 0.1, 0.3))
     assert not clear.settled
-    assert "not settled: there is one seed" in clear.sentence()
+    assert "not settled: too few seeds" in clear.sentence()
     assert dataclasses.replace(clear, best=report.best[0]).settled
     (contest,) = contests.contests(experiment)
     rates = dataclasses.replace(
         contest, gate=None, difference=Interval(0.2, 0.1, 0.3), kind="chains"
     )
     assert not rates.settled
-    assert "one seed settles nothing" in rates.sentence()
+    assert "so few seeds settle nothing" in rates.sentence()
     assert dataclasses.replace(rates, kind="seeds").settled
 
 
