@@ -93,9 +93,7 @@ class Verdict:
 
     def _settled(self) -> str:
         if self.best.kind == "chains" or math.isnan(self.lead.low):
-            return (
-                "not settled: too few seeds, and the chains of a run share parents"
-            )
+            return "not settled: too few seeds, and the chains of a run share parents"
         low, high = self.lead.low, self.lead.high
         if self.ahead == self.second:
             low, high = -high, -low
