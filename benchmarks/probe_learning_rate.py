@@ -20,9 +20,10 @@ from experiments.config.protocol import SOUND, Protocol
 from experiments.menus.menu import Menu
 from experiments.menus.part_edits import read
 from experiments.menus.prompt import menu_prompt
+from experiments.menus.task_menu import menu_of
 from experiments.policies.base import Signals
 from experiments.policies.models import Model
-from experiments.teaching.examples import generate, menu_of
+from experiments.teaching.examples import generate
 from rpg_tasks.prompts import Attempt
 from rpg_tasks.registry import Task, get_task
 

@@ -3,7 +3,14 @@
 from experiments.menus import part_edits  # registers the form
 from experiments.menus.menu import Menu, NotOfTheMenu
 from experiments.menus.recipe import ChosenScript, Option, Pick, Recipe, draw_script
-from experiments.menus.task_menu import MenuError, NoMenu, draw, has_menu, recipes
+from experiments.menus.task_menu import (
+    MenuError,
+    NoMenu,
+    draw,
+    has_menu,
+    menu_of,
+    recipes,
+)
 
 __all__ = [
     "ChosenScript",
@@ -17,6 +24,7 @@ __all__ = [
     "draw",
     "draw_script",
     "has_menu",
+    "menu_of",
     "part_edits",
     "recipes",
 ]

@@ -13,7 +13,7 @@ import numpy as np
 from experiments.config.errors import LoopError
 from experiments.menus.menu import FORM, LabelledOption, Menu
 from experiments.menus.prompt import shown_form
-from experiments.menus.task_menu import NoMenu, recipes
+from experiments.menus.task_menu import menu_of
 from rpg_jax.llm.grammar import Automaton, Grammar
 from rpg_jax.llm.head import MaskTable
 from rpg_jax.llm.tokenizer import stop_ids
@@ -95,13 +95,10 @@ def token_menu(task: Task, config: Any, tokenizer: Any) -> TokenMenu:
     """The menu of a task in a model's tokens.
 
     Raises:
-        LoopError: the task has no menu, or one that cannot be used.
+        MenuError: the task has no menu, or one that cannot be used.
+        LoopError: the model has no token that ends an answer.
     """
-    try:
-        menu = Menu(recipes(task.short))
-    except (NoMenu, ValueError) as error:
-        raise LoopError(str(error)) from error
-    return TokenMenu(menu, config, tokenizer)
+    return TokenMenu(menu_of(task.short), config, tokenizer)
 
 
 class _Speller:

@@ -15,7 +15,7 @@ from experiments.answers.edits import EditError
 from experiments.menus.menu import FORM as FORM_LINE
 from experiments.menus.menu import Menu, NotOfTheMenu
 from experiments.menus.recipe import ChosenScript
-from experiments.menus.task_menu import MenuError, NoMenu, recipes
+from experiments.menus.task_menu import menu_of
 from rpg_tasks.registry import Task
 
 NAME = "part-edits"
@@ -83,13 +83,9 @@ def form_of(task: Task) -> AnswerForm:
     """The form, reading answers with a task's menu.
 
     Raises:
-        ValueError: the task has no menu, or one that cannot be used.
+        MenuError: the task has no menu, or one that cannot be used.
     """
-    try:
-        menu = Menu(recipes(task.short))
-    except (NoMenu, MenuError) as error:
-        raise ValueError(str(error)) from error
-    return bound(menu)
+    return bound(menu_of(task.short))
 
 
 def bound(menu: Menu) -> AnswerForm:

@@ -31,6 +31,8 @@ from typing import Any
 
 import numpy as np
 
+from experiments.config.errors import LoopError
+from experiments.menus.menu import Menu
 from experiments.menus.recipe import ChosenScript, Option, Recipe, draw_script
 from rpg_tasks.registry import Task, TaskError, get_task, task_folder
 
@@ -42,11 +44,11 @@ _ROW_KEYS = ("variables", "drop", "forms", "values", _OWN)
 Slots = Mapping[str, tuple[Option, ...]]
 
 
-class MenuError(ValueError):
+class MenuError(LoopError, ValueError):
     """A menu's file says something that cannot be; the message names the file."""
 
 
-class NoMenu(LookupError):
+class NoMenu(MenuError):
     """A task has no menu; the message says where to put one."""
 
 
@@ -64,6 +66,23 @@ def recipes(task: str) -> tuple[Recipe, ...]:
     if own is not None:
         return _own_recipes(own, own.stat().st_mtime_ns)
     return _shipped_recipes(task)
+
+
+def menu_of(task: str) -> Menu:
+    """A task's menu as texts.
+
+    Args:
+        task: short name.
+
+    Raises:
+        NoMenu: the task has none.
+        MenuError: it cannot be used.
+    """
+    found = recipes(task)
+    try:
+        return Menu(found)
+    except ValueError as error:
+        raise MenuError(f"{task}: {error}") from error
 
 
 def has_menu(task: str) -> bool:

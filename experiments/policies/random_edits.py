@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments.config.errors import LoopError
 from experiments.menus.edits import draw_edit
 from experiments.menus.menu import Menu
 from experiments.menus.prompt import describer as menu_describer
 from experiments.menus.prompt import shown_parts, shown_place
 from experiments.menus.recipe import draw_script
-from experiments.menus.task_menu import MenuError, NoMenu, recipes
+from experiments.menus.task_menu import menu_of
 from experiments.policies.base import Signals
 from experiments.records.drafts import Generation
 from rpg_tasks.prompts import Attempt
@@ -90,26 +89,14 @@ def random_edits(folder: Path, seed: int, task: Task) -> RandomEdits:
     """The policy of a run.
 
     Raises:
-        LoopError: the task has no menu, or one that cannot be used.
+        MenuError: the task has no menu, or one that cannot be used.
     """
-    return RandomEdits(folder, menu_of(task), seed=seed)
-
-
-def menu_of(task: Task) -> Menu:
-    """A task's menu.
-
-    Raises:
-        LoopError: the task has none, or one that cannot be used.
-    """
-    try:
-        return Menu(recipes(task.short))
-    except (NoMenu, MenuError, ValueError) as error:
-        raise LoopError(str(error)) from error
+    return RandomEdits(folder, menu_of(task.short), seed=seed)
 
 
 def describer(task: Task, max_tokens: int) -> Callable[[Attempt | None], str | None]:
     """The loop's ``describe`` hook."""
-    return menu_describer(task, menu_of(task), count, max_tokens)
+    return menu_describer(task, menu_of(task.short), count, max_tokens)
 
 
 def count(text: str) -> int:

@@ -24,7 +24,7 @@ from experiments.menus.menu import Menu
 from experiments.menus.part_edits import read
 from experiments.menus.prompt import menu_prompt, shown_place
 from experiments.menus.recipe import ChosenScript
-from experiments.menus.task_menu import draw, recipes
+from experiments.menus.task_menu import draw, menu_of
 from rpg_tasks.prompts import Attempt
 from rpg_tasks.registry import Task, get_task
 
@@ -69,7 +69,7 @@ def generate(
         ValueError: an unknown kind.
     """
     task = get_task(task)
-    menu = menu_of(task.short)
+    menu = _menu(task.short)
     kind = kind or ("base" if rng.random() < 0.5 else "improve")
     if kind not in ("base", "improve"):
         raise ValueError(f"kind must be 'base' or 'improve', got {kind!r}")
@@ -105,10 +105,8 @@ def corpus(tasks: Sequence[str], *, per_task: int, seed: int = 0) -> Iterator[Ex
             yield generate(task, rng, kind="base" if k % 2 == 0 else "improve")
 
 
-@functools.cache
-def menu_of(task: str) -> Menu:
-    """A task's menu, by its short name."""
-    return Menu(recipes(task))
+#: A corpus draws thousands of scripts of a menu.
+_menu = functools.cache(menu_of)
 
 
 def _edit(

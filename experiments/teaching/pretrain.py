@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments.menus.prompt import menu_prompt
-from experiments.teaching.examples import menu_of
+from experiments.menus.task_menu import menu_of
 from experiments.teaching.teacher import REFRESH
 from experiments.teaching.tiny_model import start_digest, start_model
 from experiments.teaching.training import SMOKE, PretrainSettings, Training

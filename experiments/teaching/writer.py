@@ -16,7 +16,7 @@ from experiments.answers import AnswerForm, NoScript, get_form
 from experiments.menus import part_edits
 from experiments.menus.grammar import TokenMenu, token_menu
 from experiments.menus.prompt import menu_prompt
-from experiments.policies.random_edits import menu_of
+from experiments.menus.task_menu import menu_of
 from rpg_jax.llm import left_pad, load_pretrained, load_tokenizer, sample
 from rpg_jax.llm.head import token_log_probs
 from rpg_jax.llm.models import model_for
@@ -86,10 +86,10 @@ class Writer:
         """The prompt of a chain's first attempt, or one that shows an attempt.
 
         Raises:
-            LoopError: the task has no menu.
+            MenuError: the task has no menu.
         """
         if self.style == "menu":
-            return menu_prompt(data.task, menu_of(data.task), attempt)
+            return menu_prompt(data.task, menu_of(data.task.short), attempt)
         return prompt(data.task, data.public, attempt, style=self.style)
 
     def write(

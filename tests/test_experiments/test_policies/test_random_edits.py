@@ -9,8 +9,9 @@ from experiments.loop.algorithm import Loop
 from experiments.menus import part_edits
 from experiments.menus.menu import Menu
 from experiments.menus.prompt import menu_prompt
+from experiments.menus.task_menu import menu_of
 from experiments.policies.models import describe, load
-from experiments.policies.random_edits import NAME, RandomEdits, menu_of
+from experiments.policies.random_edits import NAME, RandomEdits
 from rpg_tasks import get_task
 from rpg_tasks.prompts import Attempt
 
@@ -84,4 +85,4 @@ def test_the_command_finds_it_by_name():
     assert model.fingerprint == "none"
     assert model.describer(get_task("insults"), 10_000)(None)
     with pytest.raises(LoopError, match="no menu"):
-        menu_of(type("T", (), {"short": "none-such"})())
+        menu_of("none-such")

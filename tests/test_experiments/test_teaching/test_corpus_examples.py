@@ -12,7 +12,8 @@ from experiments.answers import NoScript
 from experiments.menus import draw, part_edits
 from experiments.menus.edits import changed, draw_edit, edit, open_slots
 from experiments.menus.prompt import shown_parts
-from experiments.teaching.examples import corpus, generate, menu_of
+from experiments.menus.task_menu import menu_of
+from experiments.teaching.examples import corpus, generate
 from experiments.teaching.inheritance import similarity
 
 
