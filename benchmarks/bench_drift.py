@@ -1,8 +1,8 @@
 """Relative RMSE of the rate estimators while what is earned, or the policy, changes.
 
-    python -m benchmarks.bench_drift             # a minute or two
+    python -m benchmarks.bench_drift             # some minutes, most to compile
     python -m benchmarks.bench_drift --rows=8    # smaller batches
-    python -m benchmarks.bench_drift --quick     # a smoke run, no figures to quote
+    python -m benchmarks.bench_drift --quick     # fewer decisions, no figures to quote
 
 A table of means (4 contexts, 5 arms), a stream of batches, an estimate after each. The
 error is that of the estimates in the second half of the stream against the true rate
