@@ -76,6 +76,7 @@ setup(
         "rpg_tasks": [
             "py.typed",
             "tasks/*/*.toml",
+            "speedrun/*/*",
             "tasks/*/*.py",
             "prompts/templates/*",
         ],

@@ -1,0 +1,28 @@
+"""What a run's records need to know of a task: its name and which way is better."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Goal(Protocol):
+    """A task, or a speedrun: something with a name and a score.
+
+    Attributes:
+        short: name on the command line and in records.
+        summary: what is to be done, in one sentence.
+        metric_text: the score in words.
+        higher_is_better: whether a larger score is a better one.
+    """
+
+    @property
+    def short(self) -> str: ...  # noqa: D102
+
+    @property
+    def summary(self) -> str: ...  # noqa: D102
+
+    @property
+    def metric_text(self) -> str: ...  # noqa: D102
+
+    @property
+    def higher_is_better(self) -> bool: ...  # noqa: D102
