@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -44,6 +45,7 @@ class Grade:
         above_median: whether the score reaches the real leaderboard's median.
         status: ``score``, or how it failed: ``invalid``, ``error``, ``nan``.
         baseline: the sample submission's score on the same answers, if known.
+        facts: what else belongs on an attempt's record.
     """
 
     valid: bool
@@ -54,6 +56,7 @@ class Grade:
     above_median: bool = False
     status: str = "score"
     baseline: float | None = None
+    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def sample_frame(task: Task, answers: pd.DataFrame) -> pd.DataFrame | None:

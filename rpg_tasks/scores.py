@@ -17,13 +17,14 @@ from pathlib import Path
 
 import numpy as np
 
+from rpg_tasks.goal import Goal
 from rpg_tasks.task import Task, TaskError
 
 # MLE-Bench rounds a score to this many digits before it compares it with a threshold.
 _MEDAL_DIGITS = 5
 
 
-def oriented(task: Task, score: float) -> float:
+def oriented(task: Goal, score: float) -> float:
     """The score as "higher is better": itself, or its negative for a loss."""
     return score if task.higher_is_better else -score
 
@@ -105,12 +106,12 @@ def load_leaderboard(path: str | Path) -> np.ndarray:
     return np.asarray(scores, dtype=np.float64)
 
 
-def _reaches(task: Task, score: float, threshold: float) -> bool:
+def _reaches(task: Goal, score: float, threshold: float) -> bool:
     own, other = round(score, _MEDAL_DIGITS), round(threshold, _MEDAL_DIGITS)
     return oriented(task, own) >= oriented(task, other)
 
 
-def medal(task: Task, score: float) -> str | None:
+def medal(task: Goal, score: float) -> str | None:
     """``gold``, ``silver``, ``bronze`` by the real leaderboard, or None."""
     if task.medals is None:
         return None
@@ -120,6 +121,6 @@ def medal(task: Task, score: float) -> str | None:
     return None
 
 
-def above_median(task: Task, score: float) -> bool:
+def above_median(task: Goal, score: float) -> bool:
     """Whether the score reaches the real leaderboard's median; False without one."""
     return task.medals is not None and _reaches(task, score, task.medals.median)

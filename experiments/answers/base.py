@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from rpg_tasks.goal import Goal
 from rpg_tasks.prompts import NoScript
-from rpg_tasks.registry import Task
 
 __all__ = ["FORMS", "AnswerForm", "NoScript", "get_form", "register_form"]
 
@@ -31,9 +31,9 @@ class AnswerForm(NamedTuple):
     name: str
     read: Callable[[str, str | None], str]
     how: str = ""
-    of_task: Callable[[Task], AnswerForm] | None = None
+    of_task: Callable[[Goal], AnswerForm] | None = None
 
-    def bind(self, task: Task) -> AnswerForm:
+    def bind(self, task: Goal) -> AnswerForm:
         """The form as it reads answers to a task's prompts.
 
         Raises:

@@ -8,6 +8,8 @@ import math
 from experiments.config import plain
 
 REWARDS = ("gain", "raw", "paper")
+#: Of speedruns, see ``experiments.config.crossing``.
+CROSSINGS = ("crossing", "time-saved", "paper-crossing", "paper-crossing-vanilla")
 FAILURE_CHARGES = ("measured", "slowest", "limit")
 CLOCKS = ("attempt", "execution")
 SCRIPT_CLOCKS = ("wall", "cpu")
@@ -25,7 +27,7 @@ class RewardRule:
         kind: ``gain`` (default), ``raw`` (the oriented metric; see
             ``rpg_tasks.scores`` for why not) or ``paper`` (raw metric for
             higher-is-better tasks, leaderboard percentile for the others,
-            ``PAPER_BONUS`` for a new best).
+            ``PAPER_BONUS`` for a new best); of a speedrun one of ``CROSSINGS``.
         failure_penalty: what a failed attempt loses; its reward is minus this. The
             paper's rule has its own (``PAPER_FAILURE``).
         failure_charge: seconds charged to a failure in its relative reward:
@@ -44,7 +46,7 @@ class RewardRule:
 
     def __post_init__(self) -> None:
         for value, choices, name in (
-            (self.kind, REWARDS, "reward"),
+            (self.kind, (*REWARDS, *CROSSINGS), "reward"),
             (self.failure_charge, FAILURE_CHARGES, "failure charge"),
             (self.clock, CLOCKS, "time"),
             (self.script_clock, SCRIPT_CLOCKS, "clock"),

@@ -9,11 +9,13 @@ from pathlib import Path
 from experiments.config import plain
 from experiments.config.arms import Arm
 from experiments.config.budget import Budget
+from experiments.config.crossing import Crossing
 from experiments.config.errors import UsageError
 from experiments.config.options import WHOLE_SCRIPT
 from experiments.config.presets import Machine
 from experiments.config.protocol import Protocol
 from rpg_tasks.registry import Task
+from rpg_tasks.speedrun.record import Speedrun
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Settings:
         isolation: least level that the sandbox must give.
         answer_form: how answers are written and read (``experiments.answers``).
         plugins: modules or files that register what the names above stand for.
+        crossing: of a speedrun; None where the tasks are competitions.
     """
 
     tasks: tuple[str, ...]
@@ -61,13 +64,22 @@ class Settings:
     isolation: str
     answer_form: str = plain.later(WHOLE_SCRIPT)
     plugins: tuple[str, ...] = plain.later(())
+    crossing: Crossing | None = dataclasses.field(
+        default=None, metadata={"later": True}
+    )
+
+    @property
+    def command(self) -> str:
+        """The module that runs it."""
+        name = "mle_bench" if self.crossing is None else "nanogpt"
+        return f"experiments.{name}"
 
     @property
     def real(self) -> bool:
         """Whether any task has real data."""
         return "mlebench" in self.sources
 
-    def limit_s(self, task: Task) -> float:
+    def limit_s(self, task: Task | Speedrun) -> float:
         """Wall limit of a script of a task, seconds."""
         return self.wall_limit_s or task.wall_limit_s
 
@@ -108,5 +120,5 @@ def read_settings(folder: Path) -> Settings:
         raise UsageError(f"there is no run in {folder} (no config.json)") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(
-            f"{path} is not that of an MLE-Bench experiment ({error})"
+            f"{path} is not that of such an experiment ({error})"
         ) from None

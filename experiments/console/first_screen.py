@@ -8,7 +8,7 @@ from pathlib import Path
 from experiments.config.arms import in_words
 from experiments.config.settings import Settings
 from experiments.policies.models import ModelInfo
-from rpg_tasks.registry import get_task
+from rpg_tasks.goals import get_goal
 from sandbox_exec import Level
 from sandbox_exec.runner import Engine
 
@@ -47,7 +47,7 @@ def first_screen(
     ]
     if replay is not None:
         facts.append(("replay", f"of {replay}: nothing is executed"))
-    if not settings.real:
+    if settings.crossing is None and not settings.real:
         what = "synthetic data"
         if settings.model == "tiny":
             what += " and the embedded policy"
@@ -65,6 +65,12 @@ def _arms(settings: Settings) -> list[tuple[str, str]]:
 
 
 def _data(settings: Settings) -> str:
+    if settings.crossing is not None:
+        crossing, name = settings.crossing, settings.tasks[0]
+        return (
+            f"{name}: seconds to a loss of {crossing.target:g}; verification: "
+            f"{crossing.contract} contract"
+        )
     shown = ", ".join(settings.tasks[:3])
     if len(settings.tasks) > 3:
         shown = f"{len(settings.tasks)} tasks"
@@ -86,10 +92,10 @@ def _policy(settings: Settings, info: ModelInfo) -> str:
 
 def _clock(settings: Settings) -> str:
     rule = settings.protocol.rule
-    what = {
-        "attempt": "generation + execution seconds",
-        "execution": "execution seconds",
-    }
+    execution = (
+        "execution CPU seconds" if rule.script_clock == "cpu" else ("execution seconds")
+    )
+    what = {"attempt": f"generation + {execution}", "execution": execution}
     return f"a script pays for {what[rule.clock]}"
 
 
@@ -110,7 +116,7 @@ def _budget(settings: Settings) -> str:
 def _sandbox(settings: Settings, engine: Engine | None) -> str:
     if engine is None:
         return "not used"
-    limits = {settings.limit_s(get_task(t)) for t in settings.tasks}
+    limits = {settings.limit_s(get_goal(t)) for t in settings.tasks}
     wall = " or ".join(f"{limit:g}" for limit in sorted(limits))
     text = (
         f"{engine.level.name}, {settings.slots} script(s) at a time on one core each, "

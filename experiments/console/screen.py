@@ -22,7 +22,8 @@ from experiments.config.budget import Budget
 from experiments.loop.algorithm import Loop
 from experiments.records.phases import PHASES
 from experiments.records.results import Row, mean, pooled_rate
-from rpg_tasks.registry import Task, get_task
+from rpg_tasks.goal import Goal
+from rpg_tasks.goals import get_goal
 
 _WIDTH = 118  # of tables in a file
 _COLUMNS_EXPLAINED = (
@@ -31,6 +32,8 @@ _COLUMNS_EXPLAINED = (
     "after. best val.: best score on the validation split; test: that script's score "
     "on the private test (↑ higher is better, ↓ lower)."
 )
+#: Where the data of a speedrun come from.
+SPEEDRUN = "speedrun"
 COLUMNS = ("step", "budget", "ρ̂ /s", "reward", "valid", "δ s", "best score")
 
 
@@ -109,7 +112,7 @@ class Screen:
 
     # ---- while it runs
 
-    def begin(self, task: Task, loops: list[Loop], budget: Budget) -> None:
+    def begin(self, task: Goal, loops: list[Loop], budget: Budget) -> None:
         """Show the runs of a task; each has numbers from its next step on."""
         self._loops, self._budget, self._last = loops, budget, {}
         self._now = ""
@@ -223,7 +226,9 @@ class Screen:
             compiled_s: seconds of compilation, which no run's clock has.
         """
         # A real competition's thresholds mean nothing to synthetic data's scores.
-        real = {r["task"] for r in rows if not r["data"].startswith("synthetic")}
+        real = {
+            r["task"] for r in rows if not r["data"].startswith(("synthetic", SPEEDRUN))
+        }
         table = _grid(
             "Results, means over seeds",
             (
@@ -238,7 +243,7 @@ class Screen:
             part = [r for r in rows if (r["task"], r["arm"]) == (task, arm)]
             medals = [row["medal"] for row in part if row["medal"] and task in real]
             table.add_row(
-                f"{task} {'↑' if get_task(task).higher_is_better else '↓'}",
+                f"{task} {'↑' if get_goal(task).higher_is_better else '↓'}",
                 arm,
                 str(len(part)),
                 number(mean(part, "steps"), ".3g"),

@@ -36,7 +36,9 @@ class Accounts:
             self.objective = BestOfK(spec.protocol.max_at_k, chains)
             self._rates_of_w = RateBook(spec.protocol.rate, chains)
         self.reuses = spec.protocol.reuses
-        self.parents = Parents(spec.protocol.buffer_capacity, distinct=self.reuses)
+        # Else the lucky runs of one noisy script would fill all places.
+        distinct = self.reuses or spec.scoring.noisy
+        self.parents = Parents(spec.protocol.buffer_capacity, distinct=distinct)
         #: First runs of programs; empty where repeats are run.
         self.firsts = Firsts()
         learning = spec.protocol.learning

@@ -1,16 +1,16 @@
 """One attempt's record: what was written, run and graded, and what it earned.
 
 Statuses: ``valid``; ``invalid`` (the script ended, its submission was refused or earned
-no usable number); ``failed`` (it crashed, hung or was stopped); ``no_script`` (the
-answer holds none); ``infrastructure`` (the sandbox or the grader failed: no reward, no
-seconds, no data).
+no usable number); ``missed`` (a speedrun's model that does not reach the target);
+``failed`` (it crashed, hung or was stopped); ``no_script`` (the answer holds none);
+``infrastructure`` (the sandbox or the grader failed: no reward, no seconds, no data).
 """
 
 import math
 from collections.abc import Callable
 from typing import Any
 
-from experiments.records.recorded import INFRASTRUCTURE, NO_SCRIPT
+from experiments.records.recorded import INFRASTRUCTURE, MISSED, NO_SCRIPT
 from experiments.records.rewards import seconds_of
 from experiments.records.spec import Scoring
 from sandbox_exec.protocol import RunRecord
@@ -84,9 +84,11 @@ def outcome(
     fields |= {
         "submission_sha256": run.submission.sha256,
         "verdict": verdict.status,
+        **verdict.facts,
     }
     if not verdict.valid:
-        return fields | {"status": "invalid", "reason": verdict.reason}, None
+        status = MISSED if verdict.status == MISSED else "invalid"
+        return fields | {"status": status, "reason": verdict.reason}, None
     score = None if verdict.score is None else float(verdict.score)
     if score is None or not math.isfinite(score):
         return fields | {"status": "invalid", "reason": f"the score is {score}"}, None
@@ -122,13 +124,13 @@ def finish(
     """
     if scoring.rule.script_clock == "cpu" and fields.get("cpu_s", 0.0) is None:
         fields, score = infrastructure(_NO_CPU_TIME), None
-    reward, value = scoring.reward(score, best)
+    reward, value = scoring.reward(score, best, fields)
     if abs(value) > _MOST:
         reason = f"a score of {score:g} is beyond {_MOST:g}: no reward"
         fields = fields | {"status": "invalid", "reason": reason}
         fields = {k: v for k, v in fields.items() if k not in _OF_A_SCORE}
         score = None
-        reward, value = scoring.reward(score, best)
+        reward, value = scoring.reward(score, best, fields)
     record = identity | fields
     record |= {"valid": fields["status"] == "valid", "score": score}
     record |= {"generation_s": float(generation_s), "grading_s": float(grading_s)}

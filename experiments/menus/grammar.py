@@ -17,7 +17,7 @@ from experiments.menus.task_menu import menu_of
 from rpg_jax.llm.grammar import Automaton, Grammar
 from rpg_jax.llm.head import MaskTable
 from rpg_jax.llm.tokenizer import stop_ids
-from rpg_tasks.registry import Task
+from rpg_tasks.goal import Goal
 
 
 class TokenMenu:
@@ -91,7 +91,7 @@ class TokenMenu:
         return rows
 
 
-def token_menu(task: Task, config: Any, tokenizer: Any) -> TokenMenu:
+def token_menu(task: Goal, config: Any, tokenizer: Any) -> TokenMenu:
     """The menu of a task in a model's tokens.
 
     Raises:

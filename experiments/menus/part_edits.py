@@ -16,7 +16,7 @@ from experiments.menus.menu import FORM as FORM_LINE
 from experiments.menus.menu import Menu, NotOfTheMenu
 from experiments.menus.recipe import ChosenScript
 from experiments.menus.task_menu import menu_of
-from rpg_tasks.registry import Task
+from rpg_tasks.goal import Goal
 
 NAME = "part-edits"
 
@@ -79,7 +79,7 @@ def apply_parts(menu: Menu, parent: ChosenScript, text: str) -> ChosenScript:
     return ChosenScript(parent.recipe, choices)
 
 
-def form_of(task: Task) -> AnswerForm:
+def form_of(task: Goal) -> AnswerForm:
     """The form, reading answers with a task's menu.
 
     Raises:

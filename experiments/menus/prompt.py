@@ -7,15 +7,16 @@ from collections.abc import Callable
 
 from experiments.menus.menu import FORM, Menu, NotOfTheMenu
 from experiments.menus.part_edits import HOW
+from rpg_tasks.goal import Goal
 from rpg_tasks.prompts import Attempt
-from rpg_tasks.registry import Task, TaskError
+from rpg_tasks.registry import TaskError
 
 _SHOWN = re.compile(rf"^{FORM}: (\S+)$", re.MULTILINE)
 _PLACE = re.compile(r"^Score .*, place (\d+) of (\d+)\.$", re.MULTILINE)
 _RESULT = re.compile(r"^(?:Score|Failed) ", re.MULTILINE)
 
 
-def menu_prompt(task: Task, menu: Menu, attempt: Attempt | None = None) -> str:
+def menu_prompt(task: Goal, menu: Menu, attempt: Attempt | None = None) -> str:
     """The base prompt, or with an attempt the improve prompt.
 
     Options are not listed: the grammar holds them, and a small model that reads a list
@@ -77,7 +78,7 @@ def shown_place(prompt: str) -> float:
 
 
 def describer(
-    task: Task, menu: Menu, count: Callable[[str], int], max_tokens: int
+    task: Goal, menu: Menu, count: Callable[[str], int], max_tokens: int
 ) -> Callable[[Attempt | None], str | None]:
     """The loop's ``describe`` hook for a menu.
 

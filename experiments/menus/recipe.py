@@ -19,6 +19,9 @@ import numpy as np
 
 from experiments.menus.source import source
 
+#: Begins a line of a template that names a slot.
+PLACE = "#: "
+
 
 @dataclasses.dataclass(frozen=True)
 class Option:
@@ -93,6 +96,30 @@ class Recipe:
 
 
 @dataclasses.dataclass(frozen=True)
+class TemplateRecipe(Recipe):
+    """A recipe whose script is a text with places for the parts.
+
+    Attributes:
+        template: the text; a line ``#: SLOT`` is where the code of a slot goes.
+    """
+
+    template: str = ""
+
+    def render(self, picks: Mapping[str, Pick]) -> str:
+        """The template with the code of these picks, by slot."""
+        lines = []
+        for line in self.template.split("\n"):
+            slot = line.removeprefix(PLACE)
+            if slot == line:
+                lines.append(line)
+                continue
+            pick = picks[slot]
+            code = self._fill(self.option(slot, pick).code, pick).strip("\n")
+            lines += code.split("\n")
+        return "\n".join(lines)
+
+
+@dataclasses.dataclass(frozen=True)
 class ChosenScript:
     """A recipe and a pick for each of its slots: one script.
 
@@ -108,6 +135,16 @@ class ChosenScript:
     def script(self) -> str:
         """The source."""
         return self.recipe.render(self.choices)
+
+
+def first_script(recipe: Recipe) -> ChosenScript:
+    """The script of each slot's first option and each parameter's first value."""
+    picks = {}
+    for slot, options in recipe.slots.items():
+        option = options[0]
+        values = tuple((name, domain[0]) for name, domain in option.domains.items())
+        picks[slot] = Pick(option.name, values)
+    return ChosenScript(recipe, picks)
 
 
 def draw_option(rng: np.random.Generator, options: Sequence[Option]) -> Pick:

@@ -14,6 +14,9 @@ that are shipped stand in ``data/tasks.toml``; a task from elsewhere brings its 
 
 ``[own.SLOT.OPTION]`` tables are options for this task alone; ``own.SLOT`` names them.
 
+``template = "FILE"`` makes the script of a text with places for the parts (a line
+``#: SLOT`` each); without it the script is the code of the parts, one after the other.
+
 ``twin = "OPTION"`` marks an option that wastes time: it names the option of the same
 slot that gives the same predictions without the cost. Parameters that both have, and
 that the wasteful one does not list, take the values of the plain one. Who drops the
@@ -33,13 +36,21 @@ import numpy as np
 
 from experiments.config.errors import LoopError
 from experiments.menus.menu import Menu
-from experiments.menus.recipe import ChosenScript, Option, Recipe, draw_script
+from experiments.menus.recipe import (
+    PLACE,
+    ChosenScript,
+    Option,
+    Recipe,
+    TemplateRecipe,
+    draw_script,
+)
 from rpg_tasks.registry import Task, TaskError, get_task, task_folder
+from rpg_tasks.speedrun.record import speedruns
 
 DATA = Path(__file__).with_name("data")
 MENU_FILE = "menu.toml"
 _OWN = "own"
-_ROW_KEYS = ("variables", "drop", "forms", "values", _OWN)
+_ROW_KEYS = ("variables", "drop", "forms", "values", "template", _OWN)
 
 Slots = Mapping[str, tuple[Option, ...]]
 
@@ -107,7 +118,9 @@ def slots_of(name: str) -> Slots:
 
 
 def _own_file(task: str) -> Path | None:
-    """A task folder's menu; None where there is none."""
+    """A folder's menu; None where there is none."""
+    if task in speedruns():
+        return speedruns()[task].folder / MENU_FILE
     try:
         path = task_folder(task) / MENU_FILE
     except TaskError:
@@ -119,8 +132,8 @@ def _own_file(task: str) -> Path | None:
 def _own_recipes(path: Path, changed: int) -> tuple[Recipe, ...]:
     """Of a task folder's file; read again when its time stamp has ``changed``."""
     try:
-        return _recipes(tomllib.loads(path.read_text("utf-8")))
-    except (MenuError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return _recipes(tomllib.loads(path.read_text("utf-8")), path.parent)
+    except (MenuError, OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise MenuError(f"{path}: {error}") from error
 
 
@@ -135,8 +148,8 @@ def _shipped_recipes(task: str) -> tuple[Recipe, ...]:
     return _recipes(row)
 
 
-def _recipes(row: Mapping[str, Any]) -> tuple[Recipe, ...]:
-    """The recipes of a row.
+def _recipes(row: Mapping[str, Any], folder: Path = DATA) -> tuple[Recipe, ...]:
+    """The recipes of a row; ``folder`` is where a template lies.
 
     Raises:
         MenuError: a key, a menu file, a slot or an option is not there.
@@ -156,8 +169,35 @@ def _recipes(row: Mapping[str, Any]) -> tuple[Recipe, ...]:
             for slot, names in parts.items()
             if slot != "weight"
         }
-        found.append(Recipe(form, slots, variables, float(parts.get("weight", 1.0))))
+        weight = float(parts.get("weight", 1.0))
+        if "template" in row:
+            text = (folder / str(row["template"])).read_text("utf-8")
+            found.append(_of_template(form, slots, variables, weight, text))
+        else:
+            found.append(Recipe(form, slots, variables, weight))
     return tuple(found)
+
+
+def _of_template(
+    form: str,
+    slots: Mapping[str, tuple[Option, ...]],
+    variables: Mapping[str, str],
+    weight: float,
+    text: str,
+) -> Recipe:
+    """A recipe with a template that has a place for each slot.
+
+    Raises:
+        MenuError: places and slots are not the same.
+    """
+    lines = text.split("\n")
+    places = [line.removeprefix(PLACE) for line in lines if line.startswith(PLACE)]
+    if sorted(places) != sorted(slots):
+        raise MenuError(
+            f"forms.{form} has the slots {', '.join(slots)}, its template places for "
+            f"{', '.join(places)}"
+        )
+    return TemplateRecipe(form, slots, variables, weight, text)
 
 
 def _named(names: str | list[str], own: Slots) -> Iterator[Option]:

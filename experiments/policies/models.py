@@ -10,7 +10,7 @@ from typing import Any
 from experiments.config.errors import UsageError
 from experiments.config.presets import Machine
 from experiments.policies import random_edits
-from rpg_tasks.registry import Task
+from rpg_tasks.goal import Goal
 
 _SHARED = 1_000_000_000  # parameters; a larger model wants the whole accelerator
 
@@ -96,7 +96,7 @@ class Model:
         )
         self.fingerprint = fingerprint(self.params)
 
-    def policy(self, folder: Path, seed: int, protocol: Any, task: Task) -> Any:
+    def policy(self, folder: Path, seed: int, protocol: Any, task: Goal) -> Any:
         """A policy at the start weights.
 
         Args:
@@ -133,13 +133,13 @@ class Model:
             clock=WORK_CLOCK.listen(),
         )
 
-    def describer(self, task: Task, max_tokens: int) -> Any:
+    def describer(self, task: Goal, max_tokens: int) -> Any:
         """The loop's ``describe`` hook of a policy that chooses from menus."""
         from experiments.menus.prompt import describer
 
         return describer(task, self._menu(task).menu, self.count, max_tokens)
 
-    def _menu(self, task: Task) -> Any:
+    def _menu(self, task: Goal) -> Any:
         from experiments.menus.grammar import token_menu
 
         if task.short not in self._menus:
@@ -161,7 +161,7 @@ class NoModel:
     count = staticmethod(random_edits.count)
 
     def policy(
-        self, folder: Path, seed: int, protocol: Any, task: Task
+        self, folder: Path, seed: int, protocol: Any, task: Goal
     ) -> random_edits.RandomEdits:
         """As ``Model.policy``."""
         return random_edits.random_edits(folder, seed, task)

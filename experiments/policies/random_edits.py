@@ -21,8 +21,8 @@ from experiments.menus.recipe import draw_script
 from experiments.menus.task_menu import menu_of
 from experiments.policies.base import Signals
 from experiments.records.drafts import Generation
+from rpg_tasks.goal import Goal
 from rpg_tasks.prompts import Attempt
-from rpg_tasks.registry import Task
 
 NAME = "random-edits"
 _CHARACTERS = 4  # a token's worth, where there is no tokenizer
@@ -85,7 +85,7 @@ class RandomEdits:
         return int(json.loads(self._kept.read_text(encoding="utf-8"))["next_step"])
 
 
-def random_edits(folder: Path, seed: int, task: Task) -> RandomEdits:
+def random_edits(folder: Path, seed: int, task: Goal) -> RandomEdits:
     """The policy of a run.
 
     Raises:
@@ -94,7 +94,7 @@ def random_edits(folder: Path, seed: int, task: Task) -> RandomEdits:
     return RandomEdits(folder, menu_of(task.short), seed=seed)
 
 
-def describer(task: Task, max_tokens: int) -> Callable[[Attempt | None], str | None]:
+def describer(task: Goal, max_tokens: int) -> Callable[[Attempt | None], str | None]:
     """The loop's ``describe`` hook."""
     return menu_describer(task, menu_of(task.short), count, max_tokens)
 

@@ -189,3 +189,5 @@ def need_whole(step: int, rows: list[Located], chains: int) -> None:
 
 INFRASTRUCTURE = "infrastructure"
 NO_SCRIPT = "no_script"
+#: A speedrun's model that was scored and does not reach the target.
+MISSED = "missed"

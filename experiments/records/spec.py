@@ -2,7 +2,9 @@
 
 import dataclasses
 import math
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from experiments.config.plain import to_plain
 from experiments.config.protocol import Protocol
 from experiments.config.reward_rule import RewardRule
 from experiments.records.rewards import attempt_reward
+from rpg_tasks.goal import Goal
 from rpg_tasks.registry import Task
 
 
@@ -26,20 +29,34 @@ class Scoring:
         leaderboard: all teams' scores, for the paper's reward.
     """
 
-    task: Task
+    task: Goal
     rule: RewardRule
     baseline: float | None = None
     leaderboard: np.ndarray | None = None
 
-    def reward(self, score: float | None, best: float | None) -> tuple[float, float]:
+    #: Whether the same script has another outcome when it is run again.
+    noisy: ClassVar[bool] = False
+
+    def reward(
+        self,
+        score: float | None,
+        best: float | None,
+        fields: Mapping[str, Any] = MappingProxyType({}),
+    ) -> tuple[float, float]:
         """(reward, value): with and without the bonus for beating ``best``.
 
         A failure has a value of 0: that is what it adds to a rate.
+
+        Args:
+            score: metric units; None without one.
+            best: best value of earlier steps.
+            fields: what else is on the attempt's record.
         """
         reward = self._reward(score, best)
         return reward, 0.0 if score is None else self._reward(score, math.inf)
 
     def _reward(self, score: float | None, best: float | None) -> float:
+        assert isinstance(self.task, Task)
         return attempt_reward(
             self.rule,
             self.task,

@@ -17,7 +17,7 @@ import numpy as np
 from experiments.reporting import numbers
 from experiments.reporting.intervals import RESAMPLES, Interval
 from experiments.reporting.runs import Experiment, Floats, Ints, RunRecords
-from rpg_tasks.registry import Task
+from rpg_tasks.goal import Goal
 
 #: Points of a drawn line with its band.
 POINTS = 200
@@ -61,7 +61,7 @@ class BestScores:
         kind: what intervals resample, ``seeds`` or ``chains``.
     """
 
-    task: Task
+    task: Goal
     baseline: float
     runs: dict[str, list[RunBest]]
     kind: str
@@ -165,7 +165,7 @@ def _bounds(draws: Floats | None, points: int) -> tuple[Floats, Floats]:
     return low, high
 
 
-def best_scores(experiment: Experiment, task: Task) -> BestScores | None:
+def best_scores(experiment: Experiment, task: Goal) -> BestScores | None:
     """The best scores of a task; None where no run's wall time is on record."""
     runs: dict[str, list[RunBest]] = {}
     for arm in experiment.arms(task):

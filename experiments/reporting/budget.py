@@ -8,7 +8,7 @@ import numpy as np
 from experiments.reporting import curves, tables
 from experiments.reporting.curves import Chain, Curve
 from experiments.reporting.runs import Experiment
-from rpg_tasks.registry import Task
+from rpg_tasks.goal import Goal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,7 @@ class BudgetUse:
         longest: the largest time of any chain.
     """
 
-    task: Task
+    task: Goal
     clock: str
     curve: str
     baseline: float
@@ -70,7 +70,7 @@ class BudgetUse:
 
 
 def read_budget(
-    experiment: Experiment, task: Task, clock: str, curve: str = "best"
+    experiment: Experiment, task: Goal, clock: str, curve: str = "best"
 ) -> BudgetUse | None:
     """The curves of a task; None where no chain has an attempt that counts."""
     chains: dict[str, dict[int, list[Chain]]] = {}

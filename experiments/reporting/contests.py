@@ -21,7 +21,7 @@ from experiments.reporting.sheet import (
     text_column,
     with_interval,
 )
-from rpg_tasks.registry import Task
+from rpg_tasks.goal import Goal
 
 #: With more tasks than this a table replaces the sentences.
 SENTENCES = 4
@@ -42,7 +42,7 @@ class Contest:
         gate: why there is no verdict; None: there is one.
     """
 
-    task: Task
+    task: Goal
     first: str
     second: str
     rates: tuple[Interval, Interval]
@@ -133,7 +133,7 @@ def hint(found: Sequence[Contest]) -> str:
     return f"; with {fewest} seeds this is a hint, not proof"
 
 
-def rivals(experiment: Experiment, task: Task) -> tuple[str, str] | None:
+def rivals(experiment: Experiment, task: Goal) -> tuple[str, str] | None:
     """The two arms to compare; None where there is only one.
 
     rpg against vanilla where both are there, else rpg against the first of the others,

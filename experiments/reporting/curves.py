@@ -17,7 +17,7 @@ from experiments.records.ledger import read
 from experiments.records.recorded import ATTEMPTS, METRICS, by_step, is_repeat, spent_s
 from experiments.records.rewards import MIN_SECONDS
 from experiments.reporting.runs import Floats
-from rpg_tasks.registry import Task
+from rpg_tasks.goal import Goal
 from rpg_tasks.scores import oriented
 
 CURVES = ("best", "last", "mean")
@@ -51,7 +51,7 @@ def chain(
     scores: Sequence[float | None],
     *,
     baseline: float,
-    task: Task,
+    task: Goal,
     curve: str = "best",
 ) -> Chain:
     """The step function of one chain.
@@ -82,7 +82,7 @@ def chain(
 
 def read_chains(
     folder: Path | str,
-    task: Task,
+    task: Goal,
     *,
     baseline: float,
     clock: str = "execution",

@@ -12,7 +12,7 @@ from experiments.reporting.budget import BudgetUse
 from experiments.reporting.html import Figure
 from experiments.reporting.learning import Check
 from experiments.reporting.runs import Experiment
-from rpg_tasks.registry import Task
+from rpg_tasks.goal import Goal
 
 _RATES = "Reward per second on the protocol's clock, with 95% bootstrap intervals."
 
@@ -110,7 +110,7 @@ def _budget(where: _Folder, clocks: Sequence[BudgetUse]) -> Figure:
 
 
 def _steps(
-    where: _Folder, experiment: Experiment, task: Task, checks: Sequence[Check]
+    where: _Folder, experiment: Experiment, task: Goal, checks: Sequence[Check]
 ) -> Figure:
     price = next(c.price for c in checks if c.task.short == task.short)
     shown = [

@@ -14,7 +14,7 @@ import numpy as np
 
 from experiments.reporting import lineage, texts
 from experiments.reporting.runs import Experiment, RunRecords
-from rpg_tasks.registry import Task
+from rpg_tasks.goal import Goal
 
 #: Edits shown of a task, and lines of one diff.
 EDITS, LINES = 3, 60
@@ -61,7 +61,7 @@ def improvements(run: RunRecords) -> list[tuple[int, int, bool]]:
     return [(parent, child, not off) for off, _, child, parent in sorted(found)]
 
 
-def best_edits(experiment: Experiment, task: Task, most: int = EDITS) -> list[Edit]:
+def best_edits(experiment: Experiment, task: Goal, most: int = EDITS) -> list[Edit]:
     """The edits of a task's best run; fewer where fewer improved on their parents."""
     runs = [run for arm in experiment.arms(task) for run in experiment.of(task, arm)]
     out: list[Edit] = []

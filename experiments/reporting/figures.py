@@ -12,7 +12,7 @@ from experiments.reporting.budget import BudgetUse
 from experiments.reporting.curves import Curve
 from experiments.reporting.runs import Experiment, RunRecords
 from experiments.reporting.style import INK, Panel, look, name_lines
-from rpg_tasks.registry import Task
+from rpg_tasks.goal import Goal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CURVE_TEXT = {"best": "best score so far", "last": "last score", "mean": "mean score"}
 
 
-def score_label(task: Task, curve: str = "best") -> str:
+def score_label(task: Goal, curve: str = "best") -> str:
     """The y axis: what it is and which way is better."""
     way = "higher is better ↑" if task.higher_is_better else "lower is better ↓"
     return f"{CURVE_TEXT[curve]} ({way})"
@@ -139,7 +139,7 @@ def _rates_over_time(runs: Sequence[RunRecords], column: str) -> Curve | None:
     return budgets.thin(Curve(*(part[keep] for part in line)))
 
 
-def rho_panel(experiment: Experiment, task: Task) -> Panel:
+def rho_panel(experiment: Experiment, task: Goal) -> Panel:
     """rho-hat over total time; beside it each batch's own rate."""
 
     def panel(axis: "Axes") -> None:
@@ -172,14 +172,14 @@ STEP_PANELS = {
 }
 
 
-def smoothing(experiment: Experiment, task: Task) -> int:
+def smoothing(experiment: Experiment, task: Goal) -> int:
     """Steps that a line over steps is a mean of."""
     runs = [run for arm in experiment.arms(task) for run in experiment.of(task, arm)]
     return max(max(run.steps for run in runs) // SMOOTH, 1)
 
 
 def step_panel(
-    experiment: Experiment, task: Task, column: str, price: learning.Price
+    experiment: Experiment, task: Goal, column: str, price: learning.Price
 ) -> Panel:
     """A mean over attempts against steps, one line an arm."""
     from matplotlib.ticker import MaxNLocator
@@ -271,7 +271,7 @@ def rates_size(experiment: Experiment) -> tuple[float, float]:
     return (4.0, 1.6 + rows)
 
 
-def has_steps(experiment: Experiment, task: Task) -> bool:
+def has_steps(experiment: Experiment, task: Goal) -> bool:
     """Whether any step of a task is committed."""
     return any(
         run.steps for arm in experiment.arms(task) for run in experiment.of(task, arm)

@@ -14,7 +14,7 @@ from experiments.reporting import intervals, numbers
 from experiments.reporting.curves import Curve
 from experiments.reporting.intervals import Interval
 from experiments.reporting.runs import Experiment, Floats, RunRecords
-from rpg_tasks.registry import Task
+from rpg_tasks.goal import Goal
 
 SEARCH_ONLY = "search-only"
 TOO_FEW_STEPS = "fewer than three steps"
@@ -45,7 +45,7 @@ class Check:
         why: why there is no number, if there is none.
     """
 
-    task: Task
+    task: Goal
     arm: str
     price: Price
     first: float
@@ -57,7 +57,7 @@ class Check:
     why: str = ""
 
 
-def price_of(experiment: Experiment, task: Task) -> Price:
+def price_of(experiment: Experiment, task: Goal) -> Price:
     """The mean over seeds of the arm rpg's last rate; without rpg, of all arms'."""
     arms = experiment.arms(task)
     chosen = ["rpg"] if "rpg" in arms else arms
@@ -93,7 +93,7 @@ def _units(runs: Sequence[RunRecords], price: float, kind: str) -> Floats:
     return np.array(out).reshape(-1, 2)
 
 
-def checks(experiment: Experiment, task: Task) -> list[Check]:
+def checks(experiment: Experiment, task: Goal) -> list[Check]:
     """Every arm of a task."""
     price = price_of(experiment, task)
     kind = numbers.unit_kind(experiment, task)

@@ -14,7 +14,7 @@ from experiments.records.ledger import read_at
 from experiments.records.recorded import ATTEMPTS
 from experiments.reporting import medals, texts
 from experiments.reporting.runs import Experiment, RunRecords
-from rpg_tasks.registry import Task
+from rpg_tasks.goal import Goal
 from rpg_tasks.scores import oriented
 
 MAX_SCRIPTS = 160
@@ -222,7 +222,7 @@ def best_seed(runs: list[RunRecords]) -> RunRecords:
     return max(runs, key=score)
 
 
-def stories(experiment: Experiment) -> tuple[list[tuple[Task, list[Story]]], int]:
+def stories(experiment: Experiment) -> tuple[list[tuple[Goal, list[Story]]], int]:
     """What to show of every task, and how many scripts are shown in all."""
     chosen: list[tuple[int, int, RunRecords, Pick]] = []
     skipped: dict[int, int] = {}

@@ -38,7 +38,8 @@ from experiments.reporting.runs import (
     rule_of,
 )
 from experiments.reporting.unfinished import absent, failed, progress, stopped
-from rpg_tasks.registry import TaskError, get_task, load_tasks
+from rpg_tasks.goals import get_goal
+from rpg_tasks.registry import TaskError, load_tasks
 
 CONFIG = "config.json"
 
@@ -182,7 +183,7 @@ def read_run(folder: Path, root: Path, header: dict[str, Any]) -> RunRecords | N
     if attempts is None or not len(attempts):
         return None
     try:
-        task = get_task(config["task"])
+        task = get_goal(config["task"])
         arm = config["arm"]
         arm = arm if isinstance(arm, str) else arm["name"]
         seed = int(config["seed"])

@@ -14,7 +14,7 @@ import numpy as np
 from experiments.records.final import scored_of
 from experiments.reporting import tables
 from experiments.reporting.runs import Experiment, Floats, RunRecords
-from rpg_tasks.registry import Task
+from rpg_tasks.goal import Goal
 from rpg_tasks.scores import above_median, medal
 
 MEDALS = ("gold", "silver", "bronze")
@@ -53,7 +53,7 @@ def test_score(runs: Sequence[RunRecords]) -> tables.Estimate:
     return tables.repetitions(means) if means else tables.Estimate(math.nan, math.nan)
 
 
-def count(task: Task, runs: Sequence[RunRecords]) -> dict[str, int]:
+def count(task: Goal, runs: Sequence[RunRecords]) -> dict[str, int]:
     """Scripts run, scripts with a score, and how many reached each threshold.
 
     Thresholds are the task's own, of the real leaderboard; a gold medal is no silver

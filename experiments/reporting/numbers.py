@@ -24,7 +24,7 @@ from experiments.reporting.runs import (
     rule_of,
 )
 from rpg_jax.rewards import relative_reward
-from rpg_tasks.registry import Task
+from rpg_tasks.goal import Goal
 from rpg_tasks.scores import oriented
 
 #: With fewer seeds than this, intervals are over chains.
@@ -123,7 +123,7 @@ def over_seeds(runs: Sequence[RunRecords]) -> dict[str, tables.Estimate]:
     return out
 
 
-def unit_kind(experiment: Experiment, task: Task) -> str:
+def unit_kind(experiment: Experiment, task: Goal) -> str:
     """``seeds`` if every arm of the task has enough of them, else ``chains``."""
     fewest = min(len(experiment.of(task, arm)) for arm in experiment.arms(task))
     return "seeds" if fewest >= ENOUGH_SEEDS else "chains"

@@ -23,10 +23,10 @@ from experiments.reporting.sheet import (
     text_column,
     with_interval,
 )
-from rpg_tasks.registry import Task
+from rpg_tasks.goal import Goal
 
 
-def _arm_row(experiment: Experiment, task: Task, arm: str, kind: str) -> Row:
+def _arm_row(experiment: Experiment, task: Goal, arm: str, kind: str) -> Row:
     runs = experiment.of(task, arm)
     row: Row = {
         "task": task.short,

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.config.reward_rule import RewardRule
-from rpg_tasks.registry import Task
+from rpg_tasks.goal import Goal
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -130,7 +130,7 @@ class RunRecords:
 
     folder: Path
     root: Path
-    task: Task
+    task: Goal
     arm: str
     seed: int
     config: dict[str, Any]
@@ -170,15 +170,15 @@ class Experiment:
     unfinished: list[str]
 
     @property
-    def tasks(self) -> list[Task]:
+    def tasks(self) -> list[Goal]:
         """Tasks with a finished step."""
         return list({run.task.short: run.task for run in self.runs}.values())
 
-    def arms(self, task: Task | None = None) -> list[str]:
+    def arms(self, task: Goal | None = None) -> list[str]:
         """Arms with a finished step (of a task)."""
         runs = [r for r in self.runs if task is None or r.task.short == task.short]
         return list(dict.fromkeys(run.arm for run in runs))
 
-    def of(self, task: Task, arm: str) -> list[RunRecords]:
+    def of(self, task: Goal, arm: str) -> list[RunRecords]:
         """The seeds of a task and arm."""
         return [r for r in self.runs if r.task.short == task.short and r.arm == arm]

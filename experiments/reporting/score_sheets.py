@@ -20,7 +20,7 @@ from experiments.reporting.sheet import (
     task_column,
     text_column,
 )
-from rpg_tasks.registry import Task
+from rpg_tasks.goal import Goal
 
 VANILLA = "vanilla"
 #: What a table of scores shows, by the curve that it is read from.
@@ -34,7 +34,7 @@ PAPER_COLUMN = (
 )
 
 #: Each arm's score on each task.
-Scores = Sequence[tuple[Task, Mapping[str, tables.Estimate]]]
+Scores = Sequence[tuple[Goal, Mapping[str, tables.Estimate]]]
 _UNKNOWN = tables.Estimate(math.nan, math.nan)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rpg_tasks.registry import Task
+from rpg_tasks.goal import Goal
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -81,7 +81,7 @@ def bounded(
     return shown if interval == BLANK else f"{shown} {interval}"
 
 
-def arrow(task: Task) -> str:
+def arrow(task: Goal) -> str:
     """Which way is better."""
     return "↑" if task.higher_is_better else "↓"
 

@@ -14,7 +14,7 @@ import numpy as np
 from experiments.reporting.runs import Bools, Experiment, Floats, RunRecords
 from experiments.reporting.sheet import BLANK, number
 from rpg_jax.spread import Spread, score_free_spread, wasted_share
-from rpg_tasks.registry import Task
+from rpg_tasks.goal import Goal
 
 #: Where a price of the score itself turned from a loss to a win, in a simulation.
 PAYS = 5.0
@@ -93,7 +93,7 @@ def measure(
 
 
 def of_runs(
-    task: Task, arm: str, runs: Sequence[RunRecords], *, first_step: bool = False,
+    task: Goal, arm: str, runs: Sequence[RunRecords], *, first_step: bool = False,
     bins: int = 5,
 ) -> TaskSpread:  # fmt: skip
     """The spread of a task's runs: first runs of valid scripts, of all seeds together.
@@ -159,7 +159,7 @@ def has_gradient(run: RunRecords) -> bool:
     return not (isinstance(arm, dict) and not arm.get("gradient", True))
 
 
-def untrained_arms(experiment: Experiment, task: Task) -> list[str]:
+def untrained_arms(experiment: Experiment, task: Goal) -> list[str]:
     """Arms of a task without a gradient."""
     arms = experiment.arms(task)
     return [a for a in arms if not has_gradient(experiment.of(task, a)[0])]
@@ -203,6 +203,6 @@ def reported(experiment: Experiment) -> list[TaskSpread]:
     return out
 
 
-def _first_steps(experiment: Experiment, task: Task, bins: int) -> TaskSpread:
+def _first_steps(experiment: Experiment, task: Goal, bins: int) -> TaskSpread:
     runs = [r for a in experiment.arms(task) for r in experiment.of(task, a)]
     return of_runs(task, "first step", runs, first_step=True, bins=bins)

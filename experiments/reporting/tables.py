@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rpg_tasks.registry import Task, load_tasks
+from rpg_tasks.goal import Goal
+from rpg_tasks.registry import load_tasks
 
 
 class Estimate(NamedTuple):
@@ -20,7 +21,7 @@ class Estimate(NamedTuple):
 class Row(NamedTuple):
     """One task of the table."""
 
-    task: Task
+    task: Goal
     arm: Estimate
     vanilla: Estimate
 
@@ -62,7 +63,7 @@ def repetitions(scores: Sequence[float]) -> Estimate:
     )
 
 
-def improvement(task: Task, arm: float, vanilla: float) -> float:
+def improvement(task: Goal, arm: float, vanilla: float) -> float:
     """sign (arm - vanilla) / |vanilla| * 100, sign -1 where lower is better.
 
     Returns:

@@ -13,13 +13,14 @@ from experiments.config.settings import Settings
 from experiments.console.screen import Screen
 from experiments.policies.base import Policy
 from experiments.running.places import Places
+from rpg_tasks.goal import Goal
 from rpg_tasks.prepare import TaskData
 from rpg_tasks.prompts import Attempt
 from rpg_tasks.registry import Task
 from sandbox_exec.protocol import ScriptPool
 
 #: (task, longest prompt) -> the loop's ``describe`` hook.
-Describer = Callable[[Task, int], Callable[[Attempt | None], str | None]]
+Describer = Callable[[Goal, int], Callable[[Attempt | None], str | None]]
 
 
 class Parts(NamedTuple):
@@ -35,9 +36,10 @@ class Parts(NamedTuple):
         leaderboard: task -> scores of all teams, or None where no rule needs them.
         clock: seconds of work.
         park: one policy's training state on the accelerator at a time.
+        verifying: opens a speedrun's slots for verification; None where none will run.
     """
 
-    policy: Callable[[Path, int, Protocol, Task], Policy]
+    policy: Callable[[Path, int, Protocol, Goal], Policy]
     describer: Describer | None
     count_tokens: Callable[[str], int] | None
     pool: Callable[[], contextlib.AbstractContextManager[ScriptPool]] | None
@@ -45,6 +47,7 @@ class Parts(NamedTuple):
     leaderboard: Callable[[Task], Any]
     clock: Callable[[], float]
     park: bool = False
+    verifying: Callable[[], contextlib.AbstractContextManager[ScriptPool]] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

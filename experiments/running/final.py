@@ -19,6 +19,7 @@ from experiments.records.final import FINAL, Record, failed, final_records
 from experiments.records.ledger import Ledger
 from experiments.records.recorded import ATTEMPTS, INFRASTRUCTURE, by_step
 from experiments.records.texts import Texts, encoded
+from rpg_tasks.goal import Goal
 from rpg_tasks.prepare import TaskData
 from rpg_tasks.registry import Task
 from rpg_tasks.scores import oriented
@@ -33,7 +34,7 @@ if TYPE_CHECKING:  # scikit-learn is slow to import
 TRIED = 3
 
 
-def ranked_attempts(folder: Path, task: Task, *, steps: int) -> list[Record]:
+def ranked_attempts(folder: Path, task: Goal, *, steps: int) -> list[Record]:
     """The best valid attempts of a run, one a program, at most ``TRIED``.
 
     Args:

@@ -31,7 +31,7 @@ _ANEW = "a replay starts from the beginning: choose another --out"
 
 def resume_command(settings: Settings, places: Places) -> str:
     """The command line that goes on with a stopped experiment."""
-    words = ["python", "-m", "experiments.mle_bench", "--resume", f"--out={places.out}"]
+    words = ["python", "-m", settings.command, "--resume", f"--out={places.out}"]
     for name in ("data_dir", "cache_dir", "leaderboards"):
         value = getattr(places, name)
         if value is not None:

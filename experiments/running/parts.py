@@ -22,9 +22,12 @@ from experiments.running.places import Places, leaderboard_of
 from experiments.running.sweep import check_replay
 from rpg_tasks.prepare import TaskData, default_cache_dir, prepare_task
 from rpg_tasks.registry import Task, TaskError, get_task
+from rpg_tasks.speedrun.data import prepare_speedrun
+from rpg_tasks.speedrun.record import get_speedrun
 from rpg_tasks.task import Size, Source
 from sandbox_exec import Limits, LocalPool, ScriptJob
 from sandbox_exec.runner import Engine
+from sandbox_exec.slots import available_cores
 
 
 def prepare_data(
@@ -67,8 +70,7 @@ def open_experiment(
     engine = None if replay is not None else prepare_engine(settings.isolation)
     if len(settings.tasks) == 1:
         try:
-            task = get_task(settings.tasks[0])
-            prepare_data(settings, places, task, settings.sources[0])
+            _prepare_first(settings, places)
         except TaskError as error:
             raise UsageError(str(error)) from None
     screen.facts(first_screen(settings, places.out, info, engine, replay))
@@ -85,6 +87,15 @@ def open_experiment(
                       loading_s=time.monotonic() - begin)  # fmt: skip
 
 
+def _prepare_first(settings: Settings, places: Places) -> None:
+    """The data of the one task, so that what is wrong with them is said at once."""
+    name = settings.tasks[0]
+    if settings.crossing is not None:
+        prepare_speedrun(get_speedrun(name), cache_dir=places.cache_dir)
+        return
+    prepare_data(settings, places, get_task(name), settings.sources[0])
+
+
 def _parts(
     settings: Settings, places: Places, model: Model | NoModel, engine: Engine | None
 ) -> Parts:
@@ -98,6 +109,11 @@ def _parts(
         leaderboard=lambda task: leaderboard_of(settings, places, task),
         clock=WORK_CLOCK.listen(),
         park=machine.park and not machine.lora_rank and not model.on_cpu,
+        verifying=(
+            None
+            if engine is None or settings.crossing is None
+            else lambda: open_verifying(engine)
+        ),
     )
 
 
@@ -126,6 +142,17 @@ def open_pool(settings: Settings, engine: Engine) -> LocalPool:
     )
     warm_up(pool)
     return pool
+
+
+def open_verifying(engine: Engine) -> LocalPool:
+    """One slot for verification, on the first core, which training shares.
+
+    Nothing is paid by its seconds, and those of training are CPU seconds, or wall
+    seconds of a GPU.
+    """
+    return LocalPool(
+        1, cores=available_cores()[:1], engine=engine, rerun_contended=False
+    )
 
 
 _IMPORTS = b"""

@@ -24,8 +24,11 @@ from experiments.records.ledger import read
 from experiments.records.recorded import METRICS
 from experiments.records.results import Row, empty_row, row_of, run_folder
 from experiments.running.experiment import Experiment
+from experiments.running.runs import Runs
+from experiments.running.speedrun_run import SpeedrunRun
 from experiments.running.task_run import TaskRun
 from rpg_tasks.registry import TaskError, get_task
+from rpg_tasks.speedrun.record import get_speedrun
 from sandbox_exec.errors import SandboxError
 
 STATE = "task.json"
@@ -110,7 +113,7 @@ def run_tasks(experiment: Experiment) -> list[str]:
         _keep_state(place, {"status": "running"})
         try:
             with track.tracked(screen):
-                lost = TaskRun(experiment, get_task(short), source).run()
+                lost = _runs_of(experiment, short, source).run()
         except (KeyboardInterrupt, Stopped):
             _keep_state(place, {"status": "stopped"})
             raise
@@ -134,6 +137,12 @@ def run_tasks(experiment: Experiment) -> list[str]:
         finally:
             screen.end()
     return failed
+
+
+def _runs_of(experiment: Experiment, short: str, source: str) -> Runs:
+    if experiment.settings.crossing is not None:
+        return SpeedrunRun(experiment, get_speedrun(short))
+    return TaskRun(experiment, get_task(short), source)
 
 
 def _is_due(experiment: Experiment, short: str) -> bool:

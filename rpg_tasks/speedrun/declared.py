@@ -176,7 +176,8 @@ def _activate(x: np.ndarray, kind: str) -> np.ndarray:
         y: np.ndarray = x / (1.0 + np.exp(np.float32(-1.702) * x))
         return y
     positive = np.maximum(x, 0.0)
-    return positive * positive if kind == "relu2" else positive
+    squared: np.ndarray = positive * positive
+    return squared if kind == "relu2" else positive
 
 
 def forward(config: dict[str, Any], weights: Weights, tokens: np.ndarray) -> np.ndarray:
@@ -219,7 +220,8 @@ def loss_of(config: dict[str, Any], weights: Weights, rows: np.ndarray) -> float
         part = rows[at : at + BATCH]
         logits = forward(config, weights, part[:, :-1])
         total += float(nats(logits, part[:, 1:]).sum(dtype=np.float64))
-    return total / (len(rows) * (rows.shape[1] - 1))
+    tokens: int = len(rows) * (rows.shape[1] - 1)
+    return total / tokens
 
 
 def judge(path: Path, rows: np.ndarray, vocabulary: int) -> dict[str, Any]:

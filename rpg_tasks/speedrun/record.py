@@ -69,6 +69,16 @@ class Speedrun:
         return False
 
     @property
+    def medals(self) -> None:
+        """There is no leaderboard."""
+        return
+
+    @property
+    def paper(self) -> None:
+        """The paper has no such row."""
+        return
+
+    @property
     def model_file(self) -> str:
         """What a script leaves."""
         return "model.npz"
