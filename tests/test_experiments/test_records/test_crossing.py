@@ -85,7 +85,7 @@ def test_published_rewards():
     assert earned("paper-crossing", paper, 3.30, 200.0).reward == pytest.approx(6.70)
     assert earned("paper-crossing", paper, None, 9.0) == (-10.0, 0.0)
     kind = "paper-crossing-vanilla"
-    assert earned(kind, paper, 3.27, 200.0).reward == pytest.approx(0.0)
+    assert earned(kind, paper, 3.27, 200.0).reward == pytest.approx(0.0, abs=1e-6)
     assert earned(kind, paper, 3.20, 200.0).reward == pytest.approx(400.0)
     assert earned(kind, paper, 3.30, 200.0).reward == pytest.approx(-1900.0)
     assert earned(kind, paper, None, 9.0).reward == -3000.0
