@@ -27,13 +27,14 @@ class RayRates:
     """A client of the actor, with the methods of ``RewardRateServer``; it pickles.
 
     Args:
-        name: of the actor. The first process that names it starts it.
-        namespace: Ray's.
+        name: of the actor. The first worker that names it starts it; it lives as long
+            as that worker.
+        namespace: Ray's; the job's own if None.
         options: of ``RewardRateServer``, for who starts it.
     """
 
     def __init__(
-        self, name: str = "rpg_rate", *, namespace: str = "rpg_jax", **options: Any
+        self, name: str = "rpg_rate", *, namespace: str | None = None, **options: Any
     ) -> None:
         import ray
 
@@ -44,7 +45,6 @@ class RayRates:
                 name=name,
                 namespace=namespace,
                 get_if_exists=True,
-                lifetime="detached",
                 num_cpus=0,
             )
             .remote(**options)
@@ -92,5 +92,5 @@ class RayRates:
         self._ray.get(self._actor.restore.remote(to_plain(saved)))
 
 
-def _again(name: str, namespace: str, options: dict[str, Any]) -> RayRates:
+def _again(name: str, namespace: str | None, options: dict[str, Any]) -> RayRates:
     return RayRates(name, namespace=namespace, **options)
