@@ -4,10 +4,10 @@
 
     learner = DrGRPOLearner(..., reward_fns=[tunix.price(reward_fn)])
 
-The calling form is that of TRL (keyword columns of the data set), and whose seconds are
-charged is as there; the result is an array. Tunix says in the column ``mode`` whether it
-evaluates: then the rate learns nothing. It has no "no reward": a row without one has
-reward 0.
+The calling form is that of TRL (keyword columns of the data set), and whose seconds
+are charged is as there; the result is an array. Tunix says in the column ``mode``
+whether it evaluates: then the rate learns nothing. It has no "no reward": a row without
+one has reward 0.
 
 Tunix's ``grpo`` divides by the deviation of each group, which undoes the price: take
 ``DrGRPOLearner``, or ``advantage_estimator="rloo"``. Its checkpoints have no place for
@@ -62,7 +62,7 @@ class RewardFunction:
         rows = call(self.__wrapped__, columns, **self._options)
         update = "eval" not in str(columns.get("mode", "")).lower()
         priced = self.relative.priced(**rows, update=update)
-        return np.nan_to_num(priced.score, nan=0.0).astype(np.float32)
+        return np.asarray(np.nan_to_num(priced.score, nan=0.0), np.float32)
 
 
 def price(
@@ -92,7 +92,7 @@ def reward_function(
     *,
     initial_rate: float | None = None,
 ) -> RewardFunction:
-    """``price`` for a function that executes completions; see ``trl.reward_function``."""
+    """``price`` for a function that executes; see ``trl.reward_function``."""
     relative = RelativeReward(estimator, initial_rate=initial_rate)
     return RewardFunction(execute, relative, "relative_reward", pairs=True)
 
