@@ -81,7 +81,10 @@ class TaskRun:
         self.split = settings.protocol.reward_split
         self.grader = self._grader(self.split)
         self.limits = script_limits(
-            self.data, self.grader, wall_s=settings.limit_s(task)
+            self.data,
+            self.grader,
+            limit_s=settings.limit_s(task),
+            script_clock=settings.protocol.rule.script_clock,
         )
 
     def _grader(self, split: str) -> Grader:
