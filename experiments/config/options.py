@@ -27,6 +27,7 @@ from experiments.config.reward_rule import (
     REWARDS,
     SCRIPT_CLOCKS,
 )
+from experiments.config.virtual import REAL
 
 FINALS = ("best", "chains", "none")
 WHOLE_SCRIPT = "whole-script"
@@ -218,6 +219,21 @@ class Options:
         _SANDBOX,
         "Least level that the sandbox must give; the best one is used.",
         ISOLATION,
+    )
+    executions: str = option(
+        REAL,
+        _SANDBOX,
+        "real, or table:DIR: a script is charged what it took and scored when it ran "
+        "before; unknown ones run and are added. The clock is then virtual.",
+    )
+    declared_sampling: float = option(
+        0.2, _SANDBOX, "With a table: seconds that the answers of a step take."
+    )
+    declared_update: float = option(
+        0.9, _SANDBOX, "With a table: seconds of an update."
+    )
+    table_runs: int = option(
+        2, _SANDBOX, "With a table: runs of a script whose mean it is charged."
     )
     final: str = option(
         "best",

@@ -15,6 +15,7 @@ from experiments.config.plugins import load_plugins
 from experiments.config.presets import Machine, Preset, preset_for
 from experiments.config.protocol import Protocol
 from experiments.config.settings import Settings
+from experiments.config.virtual import Virtual, table_of
 from experiments.menus import part_edits
 from experiments.running.machine import slots_of
 from rpg_tasks.registry import get_task
@@ -50,6 +51,7 @@ def resolve_settings(
     parse.check_objective(protocol, arms, tasks)
     style = options.prompt_style or preset.style
     machine = _machine(options, preset)
+    slots = _slots(options, protocol, machine, tasks, real=real)
     return Settings(
         tasks=tasks,
         sources=sources,
@@ -68,13 +70,30 @@ def resolve_settings(
         stated_limits=preset.stated_limits,
         wall_limit_s=options.wall_limit or preset.wall_limit_s,
         machine=machine,
-        slots=_slots(options, protocol, machine, tasks, real=real),
+        slots=slots,
         isolation=parse.isolation_of(
             options.isolation, real=real, model=options.model, style=style
         ),
         answer_form=_form(options.answer_form, style),
         plugins=options.plugins,
+        virtual=_virtual(options, slots),
     )
+
+
+def _virtual(options: Options, slots: int) -> Virtual | None:
+    table = table_of(options.executions)
+    if table is None:
+        return None
+    try:
+        return Virtual(
+            table=table,
+            sampling_s=options.declared_sampling,
+            update_s=options.declared_update,
+            slots=slots,
+            runs=options.table_runs,
+        )
+    except ValueError as error:
+        raise UsageError(f"--executions={options.executions}: {error}") from None
 
 
 def _check_numbers(options: Options) -> None:
