@@ -29,6 +29,9 @@ from experiments.config.reward_rule import (
 )
 from experiments.config.virtual import REAL
 
+#: Compared where nobody says which.
+DEFAULT_ARMS = ("rpg", "vanilla")
+MAX_AT_K = "max_at_k"
 FINALS = ("best", "chains", "none")
 WHOLE_SCRIPT = "whole-script"
 ISOLATION = ("auto", "posix", "landlock", "namespaces", "full")
@@ -67,7 +70,7 @@ class Options:
         None, _COMPARED, "Task: short name, comma list, or all."
     )
     arms: tuple[str, ...] = option(
-        ("rpg", "vanilla"),
+        DEFAULT_ARMS,
         _COMPARED,
         "Arms, see --list_arms; comma list or all.",
     )
@@ -94,7 +97,13 @@ class Options:
     )
     size: str = option("small", _DATA, "Of synthetic data.", ("small", "medium"))
     seed: int = option(0, _DATA, "Of synthetic data and of the validation split.")
-    reward: str | None = option(None, _REWARD, "Reward of a score.", REWARDS)
+    reward: str | None = option(
+        None,
+        _REWARD,
+        "Reward of a score; max_at_k: what an attempt adds to the best of those still "
+        "to come, the objective of arms rpg-best and max-at-k, then the default ones.",
+        (*REWARDS, MAX_AT_K),
+    )
     reward_split: str | None = option(
         None, _REWARD, "Answers that make the reward.", REWARD_SPLITS
     )

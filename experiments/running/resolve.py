@@ -38,6 +38,7 @@ def resolve_settings(
         UsageError: a value is out of range, or names something that is not there.
     """
     load_plugins(options.plugins)
+    options = parse.with_objective(options)
     tasks = parse.tasks_of(options.task or ())
     arms = parse.arms_of(options.arms, options.fixed_price)
     seeds = parse.seeds_of(options.seeds)
