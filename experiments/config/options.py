@@ -157,6 +157,11 @@ class Options:
         _OBJECTIVE,
         "k rises from here to max_k as the budget is used; by default it does not.",
     )
+    k_batches: int | None = option(
+        None,
+        _OBJECTIVE,
+        "Recent batches whose values stand for the policy's distribution (5).",
+    )
     best: str | None = option(
         None,
         _OBJECTIVE,
@@ -166,7 +171,8 @@ class Options:
     k_form: str | None = option(
         None,
         _OBJECTIVE,
-        "From values, or from their ranks where the scale of scores means nothing.",
+        "From values; from their ranks where the scale of scores means nothing; or "
+        "from values under a smooth distribution: kernel, or with a Pareto tail.",
         FORMS,
     )
     rank_by: str | None = option(

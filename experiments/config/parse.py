@@ -153,6 +153,7 @@ _PLACES = {
     "k_start": ("max_at_k", "k_start"),
     "best": ("max_at_k", "best"),
     "k_form": ("max_at_k", "form"),
+    "k_batches": ("max_at_k", "batches"),
     "rank_by": ("max_at_k", "rank_by"),
     "chains": (None, "chains"),
     "reward_split": (None, "reward_split"),
