@@ -50,6 +50,7 @@ class LLMOptions:
         keep: checkpoints kept.
         donate: let an update reuse the memory of the state before it: on accelerators,
             where two do not fit.
+        unverified: also read a checkpoint whose manifest is gone.
     """
 
     group: int = 0
@@ -59,6 +60,7 @@ class LLMOptions:
     remat: bool = True
     keep: int = 2
     donate: bool = False
+    unverified: bool = False
 
 
 def ppo_hyper(
@@ -153,7 +155,9 @@ class LLMPolicy:
         self._state = self._ppo.init(jax.random.key(seed), start)
         self._start = fingerprint(params)
         self._store = Checkpoints(
-            Path(folder) / "checkpoints", max_to_keep=self.options.keep
+            Path(folder) / "checkpoints",
+            max_to_keep=self.options.keep,
+            unverified=self.options.unverified,
         )
 
     def count(self, text: str) -> int:

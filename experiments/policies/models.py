@@ -96,7 +96,15 @@ class Model:
         )
         self.fingerprint = fingerprint(self.params)
 
-    def policy(self, folder: Path, seed: int, protocol: Any, task: Task) -> Any:
+    def policy(
+        self,
+        folder: Path,
+        seed: int,
+        protocol: Any,
+        task: Task,
+        *,
+        unverified: bool = False,
+    ) -> Any:
         """A policy at the start weights.
 
         Args:
@@ -104,6 +112,7 @@ class Model:
             seed: of the run.
             protocol: sampling and learning.
             task: whose menu it chooses from, if it writes no scripts.
+            unverified: also read a checkpoint whose manifest is gone.
         """
         from experiments.policies.clock import WORK_CLOCK
         from experiments.policies.llm import LLMOptions, LLMPolicy, ppo_hyper
@@ -119,6 +128,7 @@ class Model:
             remat=machine.remat,
             keep=machine.keep,
             donate=not self.on_cpu,
+            unverified=unverified,
         )
         return LLMPolicy(
             folder,
@@ -161,7 +171,13 @@ class NoModel:
     count = staticmethod(random_edits.count)
 
     def policy(
-        self, folder: Path, seed: int, protocol: Any, task: Task
+        self,
+        folder: Path,
+        seed: int,
+        protocol: Any,
+        task: Task,
+        *,
+        unverified: bool = False,
     ) -> random_edits.RandomEdits:
         """As ``Model.policy``."""
         return random_edits.random_edits(folder, seed, task)
