@@ -208,6 +208,18 @@ class Options:
     lora_rank: int | None = option(
         None, _POLICY, "Train adapters of this rank; 0: all weights."
     )
+    microbatch: int | None = option(
+        None, _POLICY, "Rows per forward pass of the update."
+    )
+    group: int | None = option(
+        None, _POLICY, "Answers sampled at one time on a GPU; 0: all of a step."
+    )
+    dtype: str | None = option(
+        None, _POLICY, "Of matrix products on a GPU.", ("float32", "bfloat16")
+    )
+    remat: bool | None = option(
+        None, _POLICY, "Recompute layers in the backward pass: slower, less memory."
+    )
     prompt_style: str | None = option(
         None,
         _POLICY,

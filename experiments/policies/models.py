@@ -47,24 +47,34 @@ def describe_model(name: str) -> ModelInfo:
     """
     import jax
 
-    from rpg_jax.llm.config import ModelConfig
     from rpg_jax.llm.models import count_parameters
-    from rpg_jax.llm.weights import read_config, resolve
 
     if name == random_edits.NAME:
         return ModelInfo(name, 0, "cpu")
-    path = resolve(name)
-    if path.is_file():
-        from rpg_jax.llm.gguf_file import read_gguf
-
-        config: ModelConfig = read_gguf(path)[0]
-    else:
-        config = read_config(path)
-    parameters = count_parameters(config)
+    parameters = count_parameters(config_of(name))
     if parameters > _SHARED:
         # By default JAX leaves a quarter of a GPU to others. Read when it starts.
         os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.92")
     return ModelInfo(name, parameters, jax.default_backend())
+
+
+def config_of(name: str) -> Any:
+    """A model's configuration, without its weights.
+
+    Raises:
+        CheckpointError, ConfigError: it cannot be read.
+    """
+    from rpg_jax.llm.known import RANDOM, known_config
+    from rpg_jax.llm.weights import read_config, resolve
+
+    if name.startswith(RANDOM):
+        return known_config(name.removeprefix(RANDOM))
+    path = resolve(name)
+    if path.is_file():
+        from rpg_jax.llm.gguf_file import read_gguf
+
+        return read_gguf(path)[0]
+    return read_config(path)
 
 
 class Model:

@@ -105,6 +105,10 @@ def _check_numbers(options: Options) -> None:
     rank = options.lora_rank
     if rank is not None and not 0 <= rank <= 4096:
         raise UsageError(f"--lora_rank={rank}: must be 0 to 4096")
+    for name, least in (("microbatch", 1), ("group", 0)):
+        value = getattr(options, name)
+        if value is not None and not least <= value <= 4096:
+            raise UsageError(f"--{name}={value}: must be {least} to 4096")
     if options.final not in FINALS:
         raise UsageError(f"--final: choose from {', '.join(FINALS)}")
     if not 0 <= options.seed < 2**31:
@@ -131,9 +135,15 @@ def _form(name: str | None, style: str) -> str:
 
 
 def _machine(options: Options, preset: Preset) -> Machine:
-    if options.lora_rank is None:
-        return preset.machine
-    return dataclasses.replace(preset.machine, lora_rank=options.lora_rank)
+    asked: dict[str, Any] = {
+        "lora_rank": options.lora_rank,
+        "microbatch": options.microbatch,
+        "group": options.group,
+        "compute_dtype": options.dtype,
+        "remat": options.remat,
+    }
+    given = {name: value for name, value in asked.items() if value is not None}
+    return dataclasses.replace(preset.machine, **given)
 
 
 def _slots(
