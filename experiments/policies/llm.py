@@ -33,6 +33,7 @@ from rpg_jax.llm.tokenizer import chat_ids, decode, stop_ids
 # With top-k, top-p or a penalty the sampled distribution is not the trained one, as the
 # protocol that asks for them knows.
 _NO_WARNING = 1e9
+_IMPORTANCE_CAP = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +86,8 @@ def ppo_hyper(
         "compute_dtype": options.compute_dtype,
         "remat": options.remat,
         "mismatch_warn": _NO_WARNING if altered else 0.0,
+        # The trainer knows the whole distribution, the sampler a part of it.
+        "importance_cap": _IMPORTANCE_CAP if altered else 0.0,
     }
     return PPOHyper(**fields | changes)
 

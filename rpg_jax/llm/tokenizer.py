@@ -112,7 +112,7 @@ def _rendered(tokenizer: Any, user: str, system: str | None = None) -> str:
 
 def _markup(tokenizer: Any) -> re.Pattern[str]:
     """Matches what this tokenizer would read as one token of a template's markup."""
-    added = tokenizer.added_tokens_decoder.values()
+    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
     # Some vocabularies have added tokens of plain text (runs of blanks, say).
     marks = [t.content for t in added if t.special or _LOOKS_LIKE_MARKUP(t.content)]
     longest_first = sorted((m for m in marks if len(m) > 1), key=len, reverse=True)
