@@ -283,6 +283,10 @@ class LLMPolicy:
         self._state = with_ppo_items(self._state, snapshot.items)
         return int(snapshot.meta["next_step"])
 
+    def trained(self) -> Any:
+        """The policy's weights in float32, adapters merged."""
+        return self._ppo.export_params(self._state)
+
     def park(self) -> None:
         """Keep the training state in the host's memory while another run works.
 
