@@ -68,7 +68,7 @@ def believe(
 ) -> Belief:
     """Joins what other cells say with an action's own mean.
 
-    With w = C/(C + v/n): mean (1 - w) c + w y and variance (1 - w) C. The least C of the
+    With w = C/(C + v/n): mean (1 - w) c + w y, variance (1 - w) C. The least C of the
     context is taken to be common to its actions: it does not tell them apart.
 
     Args:

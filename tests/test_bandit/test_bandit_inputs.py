@@ -199,6 +199,14 @@ ELSEWHERE = {
         "bandit.registry.register_agent", "bandit.registry.register_env",
     },
     "test_bandit_simulate": {"bandit.simulate.simulate"},
+    "test_bandit_crossed": {
+        "bandit.crossed.precision", "bandit.crossed.posterior",
+        "bandit.crossed.others_say", "bandit.crossed.learn",
+    },
+    "test_bandit_shared_sampling": {
+        "bandit.shared_sampling.believe", "bandit.shared_sampling.shared_sampling",
+        "bandit.bound.noise_variance", "bandit.bound.log_constant",
+    },
     "test_bandit_logged": {
         *(f"bandit.logged.{name}" for name in ("read_log", "make_log")),
         *(f"bandit.off_policy.{name}" for name in (
