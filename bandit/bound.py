@@ -30,21 +30,27 @@ def noise_variance(env: Env) -> Float[np.ndarray, "contexts actions"]:
     pair = np.stack(np.meshgrid(nodes, nodes, indexing="ij"), axis=-1).reshape(-1, 2)
     share = np.outer(weights, weights).ravel()
     z1, z2 = correlate(env, jnp.asarray(pair, jnp.float32))
-    locations = (np.asarray(t, np.float32) for t in (env.reward_loc, env.duration_loc))
-    is_skip = np.zeros(env.mean_reward.shape, bool)
-    is_skip[:, -1] = True
+    is_skip = jnp.zeros(env.mean_reward.shape, bool).at[:, -1].set(True)
 
     def spread(
         reward_loc: jax.Array, duration_loc: jax.Array, skip: jax.Array
     ) -> jax.Array:
-        full = [jnp.full(z1.shape, v) for v in (reward_loc, duration_loc, skip)]
-        reward, seconds = outcome(*full, z1, z2, jnp.float32(env.lognormal))
-        value = reward - jnp.float32(env.rho_star) * seconds
+        reward, seconds = outcome(
+            jnp.full(z1.shape, reward_loc),
+            jnp.full(z1.shape, duration_loc),
+            jnp.full(z1.shape, skip),
+            z1,
+            z2,
+            jnp.asarray(env.lognormal, jnp.float32),
+        )
+        value = reward - jnp.asarray(env.rho_star, jnp.float32) * seconds
         mean = (value * share).sum()
         return ((value - mean) ** 2 * share).sum()
 
     over = jax.vmap(jax.vmap(spread))
-    return np.asarray(over(*locations, is_skip), np.float64)
+    reward_loc = jnp.asarray(env.reward_loc, jnp.float32)
+    duration_loc = jnp.asarray(env.duration_loc, jnp.float32)
+    return np.asarray(over(reward_loc, duration_loc, is_skip), np.float64)
 
 
 def log_constant(env: Env) -> float:
