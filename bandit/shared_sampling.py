@@ -47,6 +47,20 @@ class SharedState(NamedTuple):
     mean: Float[Array, "contexts actions"]
     variance: Float[Array, "contexts actions"]
 
+    @classmethod
+    def empty(
+        cls, num_contexts: int, num_actions: int, *, prior_sd: float
+    ) -> "SharedState":
+        """Before any data: the effects are worth their priors."""
+        square = jnp.full((), prior_sd**2)
+        shape = num_contexts, num_actions
+        return cls(
+            NoisyCells.empty(*shape),
+            Components(jnp.zeros(()), square, square, square),
+            jnp.zeros(shape),
+            jnp.full(shape, 3.0 * prior_sd**2),
+        )
+
 
 class Belief(NamedTuple):
     """Normal beliefs about the values of one context's actions.
@@ -116,30 +130,15 @@ def shared_sampling(
     check_numbers(
         positive=True, prior_sd=prior_sd, prior_count=prior_count, every=every
     )
-    shape = num_contexts, num_actions
 
     def init() -> SharedState:
-        square = jnp.full((), prior_sd**2)
-        return SharedState(
-            NoisyCells.empty(*shape),
-            Components(jnp.zeros(()), square, square, square),
-            jnp.zeros(shape),
-            jnp.full(shape, 3.0 * prior_sd**2),
-        )
+        return SharedState.empty(num_contexts, num_actions, prior_sd=prior_sd)
 
-    def belief(state: SharedState, context: Index, cells: CellSums) -> Belief:
-        variance = state.data.variance(
-            context, prior_count=prior_count, prior_sd=prior_sd
-        )
-        return believe(
-            state.mean[context],
-            state.variance[context],
-            cells.value(state.data.greedy.rate),
-            jnp.where(cells.tried, variance / cells.safe_visits, jnp.inf),
-        )
+    def belief(state: SharedState, context: Index) -> Belief:
+        return _belief(state, context, prior_sd=prior_sd, prior_count=prior_count)
 
     def act(state: SharedState, step: Step) -> tuple[Index, SharedState]:
-        found = belief(state, step.context, state.data.cells(step.context))
+        found = belief(state, step.context)
         own = jnp.sqrt(found.own) * step.normals[1:]
         sample = found.mean + scale * (own + found.common * step.normals[0])
         return first_argmax(sample), state
@@ -153,19 +152,30 @@ def shared_sampling(
         greedy = state.data.greedy
         data = state.data.add(step.context, action, reward, duration)
         state = state._replace(data=data._replace(greedy=greedy))
-        cells = data.cells(step.context)
         # Shrunk means: the largest of many raw ones is too large.
-        found = belief(state, step.context, cells)
-        greedy = greedy.refresh(step.context, cells, found.mean)
+        mean = belief(state, step.context).mean
+        greedy = greedy.refresh(step.context, data.cells(step.context), mean)
         state = state._replace(data=data._replace(greedy=greedy))
         return jax.lax.cond(step.t % every == 0, fit, lambda same: same, state)
 
-    return Agent(
-        init,
-        act,
-        update,
-        lambda state: state.data.greedy.rate,
-        num_normals=num_actions + 1,
+    return Agent(init, act, update, _rate, num_normals=num_actions + 1)
+
+
+def _rate(state: SharedState) -> Scalar:
+    return state.data.greedy.rate
+
+
+def _belief(
+    state: SharedState, context: Index, *, prior_sd: float, prior_count: float
+) -> Belief:
+    """What is believed about one context's actions, at the plug-in rate."""
+    cells = state.data.cells(context)
+    variance = state.data.variance(context, prior_count=prior_count, prior_sd=prior_sd)
+    return believe(
+        state.mean[context],
+        state.variance[context],
+        cells.value(state.data.greedy.rate),
+        jnp.where(cells.tried, variance / cells.safe_visits, jnp.inf),
     )
 
 
