@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from rpg_jax.adapters.relative import RelativeReward, measured
+from rpg_jax.adapters.relative import RelativeReward
+from rpg_jax.adapters.rows import measured, usable
 from rpg_jax.types import RateEstimator
 
 Execute = Callable[..., Sequence[Sequence[float]] | Mapping[str, Sequence[float]]]
@@ -58,7 +59,7 @@ class ScoreFunction:
             extra_infos=extra_infos,
             **kwargs,
         )
-        priced = self.relative.priced(**measured(found, len(solution_strs)))
+        priced = self.relative.priced(**usable(measured(found, len(solution_strs))))
         columns = (np.where(np.isnan(v), 0.0, v).tolist() for v in priced[:3])
         return [
             {"score": score, "reward": reward, "seconds": second, "rate": priced.rate}
