@@ -13,6 +13,7 @@ from experiments.config.errors import UsageError
 from experiments.config.options import WHOLE_SCRIPT
 from experiments.config.presets import Machine
 from experiments.config.protocol import Protocol
+from experiments.config.virtual import Virtual
 from rpg_tasks.registry import Task
 
 
@@ -40,6 +41,7 @@ class Settings:
         isolation: least level that the sandbox must give.
         answer_form: how answers are written and read (``experiments.answers``).
         plugins: modules or files that register what the names above stand for.
+        virtual: the clock, where executions come from a table; None: they are real.
     """
 
     tasks: tuple[str, ...]
@@ -61,6 +63,7 @@ class Settings:
     isolation: str
     answer_form: str = plain.later(WHOLE_SCRIPT)
     plugins: tuple[str, ...] = plain.later(())
+    virtual: Virtual | None = plain.later(None)  # noqa: RUF009
 
     @property
     def real(self) -> bool:

@@ -34,6 +34,7 @@ import numpy as np
 from experiments.config.errors import LoopError
 from experiments.menus.menu import Menu
 from experiments.menus.recipe import ChosenScript, Option, Recipe, draw_script
+from experiments.menus.restrict import restricted
 from rpg_tasks.registry import Task, TaskError, get_task, task_folder
 
 DATA = Path(__file__).with_name("data")
@@ -64,8 +65,13 @@ def recipes(task: str) -> tuple[Recipe, ...]:
     """
     own = _own_file(task)
     if own is not None:
-        return _own_recipes(own, own.stat().st_mtime_ns)
-    return _shipped_recipes(task)
+        found = _own_recipes(own, own.stat().st_mtime_ns)
+    else:
+        found = _shipped_recipes(task)
+    try:
+        return restricted(task, found)
+    except ValueError as error:
+        raise MenuError(f"{task}: {error}") from error
 
 
 def menu_of(task: str) -> Menu:

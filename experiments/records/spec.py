@@ -11,6 +11,7 @@ from experiments.config.budget import Budget
 from experiments.config.plain import to_plain
 from experiments.config.protocol import Protocol
 from experiments.config.reward_rule import RewardRule
+from experiments.config.virtual import Virtual
 from experiments.records.rewards import attempt_reward
 from rpg_tasks.registry import Task
 
@@ -65,6 +66,7 @@ class RunSpec:
         checkpoint_every: steps between two checkpoints of the policy.
         budget: of the run, where something depends on what is left of it (the k of
             max-at-k); None: no end is known.
+        virtual: the clock, where executions come from a table; None: they are real.
     """
 
     arm: Arm
@@ -75,6 +77,7 @@ class RunSpec:
     silence_s: float | None = None
     checkpoint_every: int = 1
     budget: Budget | None = None
+    virtual: Virtual | None = None
 
     @property
     def name(self) -> str:
@@ -92,7 +95,7 @@ def run_config(spec: RunSpec) -> dict[str, Any]:
 
     The budget is not part of it: it may grow.
     """
-    return {
+    config: dict[str, Any] = {
         "task": spec.scoring.task.short,
         "arm": to_plain(spec.arm),
         "protocol": to_plain(spec.protocol),
@@ -101,3 +104,7 @@ def run_config(spec: RunSpec) -> dict[str, Any]:
         "baseline": spec.scoring.baseline,
         "leaderboard": spec.scoring.leaderboard is not None,
     }
+    if spec.virtual is not None:
+        # A table may move; what it is charged by may not.
+        config["virtual"] = to_plain(spec.virtual) | {"table": "yes"}
+    return config

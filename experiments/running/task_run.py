@@ -28,6 +28,7 @@ from rpg_tasks.registry import Task, TaskError
 from sandbox_exec.protocol import ScriptPool
 
 if TYPE_CHECKING:  # scikit-learn is slow to import
+    from experiments.running.table_runs import TableRuns
     from rpg_tasks.grading import Grader
 
 
@@ -55,6 +56,7 @@ def specs_of(
             limit_s=settings.limit_s(task),
             checkpoint_every=settings.machine.checkpoint_every,
             budget=settings.budget,
+            virtual=settings.virtual,
         )
         for at, seed in enumerate(settings.seeds)
         # The first of equals begins; whatever that is worth goes round by seed.
@@ -77,11 +79,15 @@ class TaskRun:
         self.watcher = experiment.screen
         settings = self.settings
         self._awake: Parks | None = None
+        self._table: TableRuns | None = None
         self.data = self.parts.prepare(task, source)
         self.split = settings.protocol.reward_split
         self.grader = self._grader(self.split)
         self.limits = script_limits(
-            self.data, self.grader, wall_s=settings.limit_s(task)
+            self.data,
+            self.grader,
+            limit_s=settings.limit_s(task),
+            script_clock=settings.protocol.rule.script_clock,
         )
 
     def _grader(self, split: str) -> Grader:
@@ -110,6 +116,7 @@ class TaskRun:
             budget = Budget(steps=10**9)
         with contextlib.ExitStack() as stack:
             pool = stack.enter_context(self.parts.pool()) if self.parts.pool else None
+            self._open_table(stack, pool)
             loops = [self._loop(stack, spec, pool) for spec in specs]
             self.watcher.begin(self.task, loops, budget)
             diverged = run(loops, budget, self.watcher.step, self._begin_step)
@@ -121,6 +128,16 @@ class TaskRun:
             more = f" (and {len(diverged) - 1} more)" if diverged[1:] else ""
             raise Diverged(f"{diverged[0]}{more}")
         return lost
+
+    def _open_table(self, stack: contextlib.ExitStack, pool: ScriptPool | None) -> None:
+        virtual = self.settings.virtual
+        if virtual is None or pool is None:
+            return
+        from experiments.running.table_runs import TableRuns, open_table
+
+        table = open_table(self.settings, self.data, self.limits, pool, self.split)
+        self._table = TableRuns(table, virtual.runs)
+        stack.callback(self._table.close)
 
     def _loop(
         self, stack: contextlib.ExitStack, spec: RunSpec, pool: ScriptPool | None
@@ -150,6 +167,8 @@ class TaskRun:
         describer = self._describer(spec.arm)
         if describer is not None:
             hooks = hooks._replace(describe=describer(self.task, longest))
+        if self._table is not None:
+            hooks = self._table.hooks(hooks)
         replay = self.experiment.replay
         loop = Loop(
             folder,

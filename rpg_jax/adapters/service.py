@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from rpg_jax.adapters.server import RewardRateServer
 from rpg_jax.adapters.state import from_plain, read_state, to_plain, write_state
 
 
@@ -37,7 +36,7 @@ class Service:
 
     def __init__(
         self,
-        server: RewardRateServer,
+        server: Any,  # a RewardRateServer, whose module imports this one
         address: tuple[str, int] = ("127.0.0.1", 0),
         *,
         key: bytes | None = None,
