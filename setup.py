@@ -39,6 +39,7 @@ REPORT = [
     "pygments>=2.17",
     "scipy>=1.11",
 ]
+TRL = ["trl>=1.16,<2"]
 DOCS = ["mkdocs-material>=9.5", "mkdocstrings[python]>=0.27", "ruff>=0.6"]
 RUN = sorted({*PLOT, *SANDBOX, *TASKS, *LLM, *REPORT})
 TEST = sorted(
@@ -106,6 +107,7 @@ setup(
         "llm": LLM,
         "ray": RAY,
         "parity": PARITY,
+        "trl": TRL,
         # For a checkout: its commands, its tests (which run every command), its pages.
         "run": RUN,
         "test": TEST,

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bandit import adaptive, policy_gradient, ppo_agent, prices, ucb
+from bandit import adaptive, policy_gradient, ppo_agent, prices, shared_sampling, ucb
 from bandit.base import Agent
 from bandit.cucb_agent import MAX_EXACT_CONTEXTS, cucb_agent
 from bandit.instance import Env
@@ -170,6 +170,10 @@ def _build_posterior(env: Env, hyper: Hyper) -> Agent:
     return adaptive.posterior_sampling(*_shape(env), scale=hyper["scale"])
 
 
+def _build_shared(env: Env, hyper: Hyper) -> Agent:
+    return shared_sampling.shared_sampling(*_shape(env), scale=hyper["scale"])
+
+
 _PPO_GRID = {"lr": (3.0, 10.0, 30.0, 100.0), "age": (250.0, 1000.0, 4000.0)}
 _PPO_FINE = {"lr": _fine(3.0, 100.0), "age": (250.0, 1000.0, 4000.0)}
 
@@ -250,6 +254,14 @@ _OURS = (
         {"scale": 0.7},
         note="ours: NIW cells sampled; its one setting was chosen as IMED's",
         colour="#17becf",
+    ),
+    AgentSpec(
+        "shared",
+        "Sampling, learned sharing",
+        _build_shared,
+        {"scale": 1.0},
+        note="ours: posterior sampling that learns how much arms share across contexts",
+        colour="#006d77",
     ),
     AgentSpec(
         "ppo-niw",

@@ -200,14 +200,19 @@ class GreedyRate(NamedTuple):
         zeros = jnp.zeros(num_contexts)
         return cls(zeros, zeros, jnp.zeros(()))
 
-    def refresh(self, context: Index, cells: CellSums) -> "GreedyRate":
+    def refresh(
+        self, context: Index, cells: CellSums, value: PerAction | None = None
+    ) -> "GreedyRate":
         """Dinkelbach's step after the visited context's cells changed.
 
         Args:
           context: x.
           cells: that context's sums, with at least one cell tried.
+          value: what the greedy action maximises; mean relative rewards if None.
         """
-        value = jnp.where(cells.tried, cells.value(self.rate), -jnp.inf)
+        if value is None:
+            value = cells.value(self.rate)
+        value = jnp.where(cells.tried, value, -jnp.inf)
         greedy = first_argmax(value)
         visits = cells.visits[greedy]
         reward = self.reward.at[context].set(cells.reward[greedy] / visits)

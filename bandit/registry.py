@@ -138,12 +138,14 @@ class EnvSpec(NamedTuple):
       title: what figures show.
       make: (K, X) -> its canonical instance.
       draw: reward and seconds of a decision; ``instance.draw`` has the study's noise.
+      size: (K, X) of an environment that has one size; None: any.
     """
 
     name: str
     title: str
     make: Callable[[int, int], Env]
     draw: Draw = draw
+    size: tuple[int, int] | None = None
 
 
 AGENTS: dict[str, AgentSpec] = {}

@@ -42,8 +42,8 @@ class Study:
 
     Attributes:
       envs: environments by name.
-      arms: numbers of arms K, SKIP not counted.
-      contexts: numbers of contexts X.
+      arms: numbers of arms K, SKIP not counted; of environments that come in any size.
+      contexts: numbers of contexts X, likewise.
       agents: agents by name.
       steps: decisions in a trial.
       trials: evaluation trials.
@@ -106,13 +106,18 @@ class Study:
         specs = dict(AGENTS)
         if self.rate_quantile == "sampled":
             specs.update(SAMPLED)
-        return [
-            Cell(env, num_arms, num_contexts, specs[name])
+        places = [
+            (env, num_arms, num_contexts)
             for num_contexts in self.contexts
             for num_arms in self.arms
             for env in self.envs
-            for name in self.agents
+            if ENVS[env].size is None
         ]
+        for env in self.envs:
+            size = ENVS[env].size
+            if size is not None:
+                places.append((env, *size))
+        return [Cell(*place, specs[name]) for place in places for name in self.agents]
 
     def estimate(self, workers: int = 1) -> Estimate:
         """What the whole study costs."""

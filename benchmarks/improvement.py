@@ -15,7 +15,6 @@ difference is paired by seed: mean and half-width of the 95% t interval.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import sys
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.inheritance import attempts, interval
+from benchmarks.inheritance import attempts, interval, show
 
 LAST = 8  # steps of a learning run that are judged
 
@@ -150,17 +149,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not rows:
         print("no runs of both arms with one task and seed", file=sys.stderr)
         return 1
-    print("  ".join(rows[0]))
-    for row in rows:
-        cells = [f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()]
-        print("  ".join(cells))
+    show(rows, flags.csv)
     for which in names:
         print(verdict(rows, which))
-    if flags.csv:
-        with flags.csv.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
     return 0
 
 

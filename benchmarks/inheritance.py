@@ -183,6 +183,19 @@ def table(folders: Sequence[Path]) -> list[dict[str, Any]]:
     return [row_of(*key, found) for key, found in pooled.items()]
 
 
+def show(rows: Sequence[dict[str, Any]], file: Path | None) -> None:
+    """Prints a table, and writes it as CSV if a file is given."""
+    print("  ".join(rows[0]))
+    for row in rows:
+        cells = [f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()]
+        print("  ".join(cells))
+    if file is not None:
+        with file.open("w", newline="", encoding="utf-8") as opened:
+            writer = csv.DictWriter(opened, rows[0], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -193,15 +206,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not rows:
         print("no attempts.jsonl in these folders", file=sys.stderr)
         return 1
-    print("  ".join(rows[0]))
-    for row in rows:
-        cells = [f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()]
-        print("  ".join(cells))
-    if flags.csv:
-        with flags.csv.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
+    show(rows, flags.csv)
     return 0
 
 

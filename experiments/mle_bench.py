@@ -52,6 +52,11 @@ LEADERBOARDS = flags.DEFINE_string(
     "leaderboards", None, "MLE-Bench's competitions folder, for --reward=paper."
 )
 REPORT = flags.DEFINE_boolean("report", True, "Build the HTML report at the end.")
+UNVERIFIED = flags.DEFINE_boolean(
+    "unverified",
+    False,
+    "With --resume: also read a checkpoint that has lost its manifest of checksums.",
+)
 REPLAY = flags.DEFINE_string(
     "replay", None, "Feed this run's records again and compare every number."
 )
@@ -80,7 +85,16 @@ TOKENIZER = flags.DEFINE_string(
 for _name in ("out", "resume", "dry_run", "plot"):
     flags.declare_key_flag(_name)
 SECTIONS["data"] += [DATA_DIR, CACHE_DIR, LEADERBOARDS]
-SECTIONS["run"] = [OUT, RESUME, REPLAY, *SECTIONS["run"], REPORT, PLOT, DRY_RUN]
+SECTIONS["run"] = [
+    OUT,
+    RESUME,
+    UNVERIFIED,
+    REPLAY,
+    *SECTIONS["run"],
+    REPORT,
+    PLOT,
+    DRY_RUN,
+]
 SECTIONS["other commands"] = [
     *(LIST, LIST_ARMS, SHOW_PROMPT, TOKENIZER, GRADE, ANSWERS, SAMPLE, SPLIT)
 ]
@@ -169,6 +183,7 @@ def train(options: Options) -> int:
         data_dir=DATA_DIR.value,
         cache_dir=CACHE_DIR.value,
         leaderboards=LEADERBOARDS.value,
+        unverified=UNVERIFIED.value,
     )
     if DRY_RUN.value:
         print(show(settings, places))

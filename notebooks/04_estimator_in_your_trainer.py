@@ -97,8 +97,9 @@ def train(signal, *, updates=300, batch=32, step_size=2.0, seed=0):
 data *before* it, checks what comes in (NaN, infinities and durations that are not
 positive are refused, with the rows named) and can be saved with `state_dict()`.
 
-`robbins_monro` follows the rate of the policy as it is now. `empirical`, the default,
-is the mean over everything so far, and lags behind a policy that improves.
+The default estimate is the policy's own recent rate: rewards over seconds of the last
+256 decisions or so. It follows a policy that learns. `robbins_monro`, taken here, is
+another that does.
 """
 
 # %%
@@ -147,7 +148,7 @@ plt.show()
 ## Other trainers
 
 `rpg_jax.adapters` has thin wrappers for reward functions as TRL, verl and Tunix call
-them: `trl.reward_function(execute, estimator)` and so on. A trainer that is written in
+them: `trl.price(reward_fn)` and so on. A trainer that is written in
 JAX can use the estimator's own functions inside its jitted step, as `01_the_idea.py`
 does.
 """

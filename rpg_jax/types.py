@@ -193,6 +193,29 @@ def checked_batch(
     missing = [name for name in needs if given.get(name, name) is None]
     if missing:
         raise ValueError(f"this estimator needs {' and '.join(missing)} for every row")
+    reward, duration, mask = checked_rows(reward, duration, mask=mask)
+    size = reward.shape[0]
+    context = _missing(size) if context is None else np.asarray(context)
+    action = _missing(size) if action is None else np.asarray(action)
+    for name, value in (("context", context), ("action", action)):
+        if value.shape[:1] != (size,):
+            raise ValueError(f"{name} must have {size} rows, got shape {value.shape}")
+    return Batch(
+        context=jnp.asarray(_narrowed("context", context, mask, features=True)),
+        action=jnp.asarray(_narrowed("action", action, mask, features=False)),
+        reward=as_float(np.where(mask, reward, 0.0)),
+        duration=as_float(np.where(mask, duration, 1.0)),
+        mask=jnp.asarray(mask),
+    )
+
+
+def checked_rows(
+    reward: np.ndarray, duration: np.ndarray, *, mask: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rewards and seconds in float64 and the mask, checked; no JAX backend starts.
+
+    Args and Raises: see ``checked_batch``.
+    """
     reward = np.asarray(reward, np.float64)
     duration = np.asarray(duration, np.float64)
     if reward.ndim != 1 or reward.shape != duration.shape:
@@ -202,19 +225,10 @@ def checked_batch(
         )
     size = reward.shape[0]
     mask = np.ones(size, bool) if mask is None else np.asarray(mask, bool)
-    context = _missing(size) if context is None else np.asarray(context)
-    action = _missing(size) if action is None else np.asarray(action)
-    for name, value in (("mask", mask), ("context", context), ("action", action)):
-        if value.shape[:1] != (size,):
-            raise ValueError(f"{name} must have {size} rows, got shape {value.shape}")
+    if mask.shape[:1] != (size,):
+        raise ValueError(f"mask must have {size} rows, got shape {mask.shape}")
     _check_bounds(reward, duration, mask)
-    return Batch(
-        context=jnp.asarray(_narrowed("context", context, mask, features=True)),
-        action=jnp.asarray(_narrowed("action", action, mask, features=False)),
-        reward=as_float(np.where(mask, reward, 0.0)),
-        duration=as_float(np.where(mask, duration, 1.0)),
-        mask=jnp.asarray(mask),
-    )
+    return reward, duration, mask
 
 
 def _check_bounds(reward: np.ndarray, duration: np.ndarray, mask: np.ndarray) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from rpg_tasks import archives, graders, scores
+from rpg_tasks.advice import advice
 from rpg_tasks.registry import get_task
 from rpg_tasks.submission import (
     InvalidSubmission,
@@ -133,6 +134,16 @@ class Grader:
         table, answers = distinct_ids(table, self.answers, self.task.id_column)
         return graders.score_tables(self.task, table.frame, answers.frame)
 
+    def _reason(self, error: InvalidSubmission, table: Table | None) -> str:
+        """Why a table was refused, and what to do where that is plain."""
+        if table is None:
+            return str(error)
+        todo = advice(self.task, table.frame, self.answers.frame)
+        if not todo:
+            return str(error)
+        # The metric's own error says less than what it tripped over.
+        return f"{todo} ({error})" if error.status == "error" else f"{error}: {todo}"
+
     def grade(self, submission_path: str | os.PathLike[str]) -> Grade:
         """The verdict on a file; a bad file is a verdict, not an exception."""
         return self._verdict(lambda: read_submission(submission_path, self.limit_bytes))
@@ -147,14 +158,16 @@ class Grader:
         return self._verdict(lambda: parse_submission(data, name, self.limit_bytes))
 
     def _verdict(self, read: Callable[[], Table]) -> Grade:
+        table: Table | None = None
         try:
-            score = self.score(read())
+            table = read()
+            score = self.score(table)
         except InvalidSubmission as error:
             known = self.baseline is not None
             return Grade(
                 valid=False,
                 score=None,
-                reason=str(error),
+                reason=self._reason(error, table),
                 gain=0.0 if known else None,
                 medal=None,
                 status=error.status,

@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
             default=default,
             help=f"{text} (%(default)s)",
         )
+    run.add_argument("--cpu_s", type=float, help="CPU seconds (no limit)")
     run.set_defaults(command=_run)
 
     attack = commands.add_parser("attack", help="try the attack corpus on this machine")
@@ -153,6 +154,7 @@ def _run(options: argparse.Namespace) -> int:
         memory_mb=options.memory_mb,
         pids=options.pids,
         disk_mb=options.disk_mb,
+        cpu_s=options.cpu_s,
     )
     job = ScriptJob(
         script=options.script.read_bytes(),

@@ -51,6 +51,11 @@ class Limits:
             stopped with ``output_limit`` (MiB). The pipes are always drained.
         submission_mb: largest submission that is read back (MiB).
         files: files, folders and links in the working folder or in /tmp.
+        cpu_s: CPU seconds of all processes together; None: no limit but ``wall_s``.
+            For scripts that are charged by CPU seconds: a busy machine then stops
+            none of them. It is looked at a few times a second. What exceeds it is a
+            timeout, and is charged these seconds. Below NAMESPACES a child process
+            counts once it has ended.
     """
 
     wall_s: float = 600.0
@@ -63,17 +68,22 @@ class Limits:
     output_total_mb: int = 1024
     submission_mb: int = 64
     files: int = 200_000
+    cpu_s: float | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
+            if value is None and field.name == "cpu_s":
+                continue
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise TypeError(f"Limits.{field.name} must be a number, got {value!r}")
             if not 0 < value < float("inf"):
                 raise ValueError(
                     f"Limits.{field.name} must be positive and finite, got {value!r}"
                 )
-            if field.name != "wall_s" and value != int(value):
+            if field.name in ("wall_s", "cpu_s"):
+                continue
+            if value != int(value):
                 raise ValueError(f"Limits.{field.name} must be whole, got {value!r}")
-            if field.name != "wall_s":  # 4096.0, as configuration files write it
-                object.__setattr__(self, field.name, int(value))
+            # 4096.0, as configuration files write it
+            object.__setattr__(self, field.name, int(value))

@@ -146,6 +146,7 @@ class Engine:
         supervisor.finish()
         if group is None:
             cpu_at_exit = sandbox_cpu_s(box, outcome.report)
+        cpu_at_exit = max(cpu_at_exit, outcome.cpu_s)
         failed_exec = _exec_failure(box)
         pids_peak = max(outcome.pids_peak, outcome.report.get("pids_peak", 0))
         if group is not None:
@@ -168,6 +169,9 @@ class Engine:
             submission_bytes=data if submission.status == "ok" else None,
             slot=used,
         )
+        if job.limits.cpu_s is not None:
+            # Between two looks it may use more than its limit.
+            counted["cpu_s"] = min(counted["cpu_s"], job.limits.cpu_s)
         record = replace(record, **counted)
         return _judged(_with_output(record, supervisor), outcome, group, failed_exec)
 

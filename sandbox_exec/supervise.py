@@ -13,6 +13,7 @@ from .box import Launched
 from .cgroup import RunCgroup
 from .limits import Limits
 from .output import OutputTail
+from .procfs import sandbox_cpu_s
 from .sample import Sampler
 
 _SAMPLE_S = 0.05
@@ -44,6 +45,7 @@ class Outcome:
     pids_peak: int = 0
     disk_full: bool = False
     disk_bytes: int = 0
+    cpu_s: float = 0.0  # at a timeout
 
 
 class Supervisor:
@@ -110,7 +112,8 @@ class Supervisor:
                 break
         outcome.delta_s = max(0.0, now - start)
         if outcome.killed_by == "timeout":
-            outcome.delta_s = limits.wall_s
+            outcome.delta_s = min(outcome.delta_s, limits.wall_s)
+            outcome.cpu_s = self._cpu_s()  # once it is dead, not all levels can tell
             self._ask_where()
         return outcome
 
@@ -150,6 +153,8 @@ class Supervisor:
         """Look at the script and choose when to look again; True if it must stop."""
         full, used = now >= self._next_full, time.thread_time()
         self.outcome.killed_by = self._sampler.look(full=full)
+        if full and not self.outcome.killed_by and self._over_cpu():
+            self.outcome.killed_by = "timeout"
         if self.outcome.killed_by:
             # Seen here, it runs on until it is killed. A control group's verdict is
             # about processes that the kernel has killed.
@@ -163,6 +168,16 @@ class Supervisor:
             self._next_full = now + max(self._sample_s, rest)
         self._next_sample = now + self._tick_s if self._watch_forks else self._next_full
         return False
+
+    def _over_cpu(self) -> bool:
+        """Whether its processes have used more CPU seconds than it may."""
+        limit = self._limits.cpu_s
+        return limit is not None and self._cpu_s() > limit
+
+    def _cpu_s(self) -> float:
+        """CPU seconds of its processes so far."""
+        group = self._group
+        return sandbox_cpu_s(self._box, {}) if group is None else group.cpu_s()
 
     def _hear(self) -> bool:
         """Take the gate's messages; True when the run is over."""

@@ -25,6 +25,9 @@ CONTENT: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         ("rpg_jax",),
         (
             "rpg_jax.adapters.relative",
+            "rpg_jax.adapters.objective",
+            "rpg_jax.adapters.server",
+            "rpg_jax.adapters.service",
             "rpg_jax.adapters.trl",
             "rpg_jax.adapters.verl",
             "rpg_jax.adapters.tunix",

@@ -23,6 +23,8 @@ COMMANDS = (
     ("experiments.sample", ("experiments.sample",)),
     ("experiments.pretrain", ("experiments.pretrain",)),
     ("experiments.spread", ("experiments.spread",)),
+    ("experiments.plan", ("experiments.plan",)),
+    ("experiments.export", ("experiments.export",)),
     ("experiments.survey", ("experiments.survey",)),
     ("sandbox_exec doctor", ("sandbox_exec", "doctor")),
     ("sandbox_exec run", ("sandbox_exec", "run")),

@@ -6,7 +6,7 @@ import dataclasses
 
 OBJECTIVES = ("reward", "max-at-k")
 BESTS = ("zero", "chain")
-FORMS = ("value", "rank")
+FORMS = ("value", "rank", "kernel", "pareto")
 RANKED_BY = ("objective", "value")
 
 
@@ -21,7 +21,9 @@ class MaxAtK:
         k_start: k rises from here to ``max_k`` as the budget is used; None: from the
             start it is ``max_k``.
         best: b: ``zero``, or the best value of the attempt's own ``chain`` so far.
-        form: w of a ``value``, or of its ``rank`` among recent ones.
+        form: w of a ``value``, or of its ``rank`` among recent ones; ``kernel`` and
+            ``pareto`` are of the value, under smooth distributions that have mass
+            above the best one.
         batches: recent batches of the run, the present one included, whose values
             stand for the policy's distribution.
         rank_by: parents are ranked by w, the ``objective``, or by ``value``; with a

@@ -27,7 +27,11 @@ from experiments.config.reward_rule import (
     REWARDS,
     SCRIPT_CLOCKS,
 )
+from experiments.config.virtual import REAL
 
+#: Compared where nobody says which.
+DEFAULT_ARMS = ("rpg", "vanilla")
+MAX_AT_K = "max_at_k"
 FINALS = ("best", "chains", "none")
 WHOLE_SCRIPT = "whole-script"
 ISOLATION = ("auto", "posix", "landlock", "namespaces", "full")
@@ -66,7 +70,7 @@ class Options:
         None, _COMPARED, "Task: short name, comma list, or all."
     )
     arms: tuple[str, ...] = option(
-        ("rpg", "vanilla"),
+        DEFAULT_ARMS,
         _COMPARED,
         "Arms, see --list_arms; comma list or all.",
     )
@@ -93,7 +97,13 @@ class Options:
     )
     size: str = option("small", _DATA, "Of synthetic data.", ("small", "medium"))
     seed: int = option(0, _DATA, "Of synthetic data and of the validation split.")
-    reward: str | None = option(None, _REWARD, "Reward of a score.", REWARDS)
+    reward: str | None = option(
+        None,
+        _REWARD,
+        "Reward of a score; max_at_k: what an attempt adds to the best of those still "
+        "to come, the objective of arms rpg-best and max-at-k, then the default ones.",
+        (*REWARDS, MAX_AT_K),
+    )
     reward_split: str | None = option(
         None, _REWARD, "Answers that make the reward.", REWARD_SPLITS
     )
@@ -147,6 +157,11 @@ class Options:
         _OBJECTIVE,
         "k rises from here to max_k as the budget is used; by default it does not.",
     )
+    k_batches: int | None = option(
+        None,
+        _OBJECTIVE,
+        "Recent batches whose values stand for the policy's distribution (5).",
+    )
     best: str | None = option(
         None,
         _OBJECTIVE,
@@ -156,7 +171,8 @@ class Options:
     k_form: str | None = option(
         None,
         _OBJECTIVE,
-        "From values, or from their ranks where the scale of scores means nothing.",
+        "From values; from their ranks where the scale of scores means nothing; or "
+        "from values under a smooth distribution: kernel, or with a Pareto tail.",
         FORMS,
     )
     rank_by: str | None = option(
@@ -192,6 +208,18 @@ class Options:
     lora_rank: int | None = option(
         None, _POLICY, "Train adapters of this rank; 0: all weights."
     )
+    microbatch: int | None = option(
+        None, _POLICY, "Rows per forward pass of the update."
+    )
+    group: int | None = option(
+        None, _POLICY, "Answers sampled at one time on a GPU; 0: all of a step."
+    )
+    dtype: str | None = option(
+        None, _POLICY, "Of matrix products on a GPU.", ("float32", "bfloat16")
+    )
+    remat: bool | None = option(
+        None, _POLICY, "Recompute layers in the backward pass: slower, less memory."
+    )
     prompt_style: str | None = option(
         None,
         _POLICY,
@@ -218,6 +246,21 @@ class Options:
         _SANDBOX,
         "Least level that the sandbox must give; the best one is used.",
         ISOLATION,
+    )
+    executions: str = option(
+        REAL,
+        _SANDBOX,
+        "real, or table:DIR: a script is charged what it took and scored when it ran "
+        "before; unknown ones run and are added. The clock is then virtual.",
+    )
+    declared_sampling: float = option(
+        0.2, _SANDBOX, "With a table: seconds that the answers of a step take."
+    )
+    declared_update: float = option(
+        0.9, _SANDBOX, "With a table: seconds of an update."
+    )
+    table_runs: int = option(
+        2, _SANDBOX, "With a table: runs of a script whose mean it is charged."
     )
     final: str = option(
         "best",

@@ -9,7 +9,13 @@ from typing import Any
 from experiments.config.arms import ARMS, SYSTEMATIC, Arm, get_arm
 from experiments.config.budget import CLOCKS, Budget
 from experiments.config.errors import UsageError
-from experiments.config.options import ISOLATION, Options, choices
+from experiments.config.options import (
+    DEFAULT_ARMS,
+    ISOLATION,
+    MAX_AT_K,
+    Options,
+    choices,
+)
 from experiments.config.presets import Preset
 from experiments.config.protocol import PROTOCOLS, Protocol, get_protocol
 from experiments.config.rate import check_estimator
@@ -99,6 +105,33 @@ def sources_of(
     return found
 
 
+def with_objective(options: Options) -> Options:
+    """Options without ``--reward=max_at_k``, which is an objective of arms.
+
+    Raises:
+        UsageError: an arm would learn from the reward itself all the same.
+    """
+    if options.reward != MAX_AT_K:
+        return options
+    names = options.arms
+    if names == DEFAULT_ARMS:
+        names = ("rpg-best", "max-at-k")
+    else:
+        others = [
+            arm.name
+            for arm in arms_of(names, options.fixed_price)
+            if arm.gradient and arm.objective != "max-at-k"
+        ]
+        if others:
+            raise UsageError(
+                f"--reward=max_at_k: {', '.join(others)} learns from the reward "
+                "itself; choose arms of that objective (rpg-best, max-at-k, "
+                "max-at-k+own-advantage ...: --list_arms), or leave --reward out to "
+                "compare both"
+            )
+    return dataclasses.replace(options, arms=tuple(names), reward=None)
+
+
 # Which field of a protocol an option changes: (part, field), or one of its own.
 _PLACES = {
     "reward": ("rule", "kind"),
@@ -120,6 +153,7 @@ _PLACES = {
     "k_start": ("max_at_k", "k_start"),
     "best": ("max_at_k", "best"),
     "k_form": ("max_at_k", "form"),
+    "k_batches": ("max_at_k", "batches"),
     "rank_by": ("max_at_k", "rank_by"),
     "chains": (None, "chains"),
     "reward_split": (None, "reward_split"),

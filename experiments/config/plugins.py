@@ -11,11 +11,12 @@ from pathlib import Path
 from experiments.config.errors import UsageError
 
 
-def load_plugins(names: Sequence[str]) -> None:
+def load_plugins(names: Sequence[str], *, flag: str = "plugins") -> None:
     """Import each plugin once; what it registers can be named by other options.
 
     Args:
         names: importable modules (``my_package.arms``) or files (``my_arm.py``).
+        flag: the option that named them, for messages.
 
     Raises:
         UsageError: there is no such module, or importing it fails.
@@ -28,7 +29,7 @@ def load_plugins(names: Sequence[str]) -> None:
                 importlib.import_module(name)
         except Exception as error:
             raise UsageError(
-                f"--plugins={name}: {type(error).__name__}: {error}"
+                f"--{flag}={name}: {type(error).__name__}: {error}"
             ) from error
 
 

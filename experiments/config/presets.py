@@ -115,6 +115,7 @@ SMALL = Preset(
     learning_rate=1e-5,
     wall_limit_s=120.0,
     budget_s=1800.0,
+    machine=Machine(compute_dtype="bfloat16"),
 )
 
 # SmolLM2-135M writes no script that runs, but it can choose. Up to a temperature of 2
@@ -133,10 +134,18 @@ SMOLLM2 = Preset(
     machine=Machine(microbatch=4, lora_rank=8, remat=False),
 )
 
-# Answers in groups: scripts of one run while the next group is sampled.
+# Answers in groups: scripts of one run while the next group is sampled. Sizes are those
+# at which 4B parameters fit one H200 (docs/how-to/gpu.md); a row has 5,000 tokens, so
+# that one alone keeps a GPU busy.
 LARGE = Preset(
     name="large",
-    machine=Machine(group=64, park=True, compute_dtype="bfloat16", checkpoint_every=10),
+    machine=Machine(
+        microbatch=1,
+        group=16,
+        park=True,
+        compute_dtype="bfloat16",
+        checkpoint_every=10,
+    ),
 )
 
 # No model: its answers cost nothing.

@@ -14,6 +14,7 @@ from experiments.config.errors import UsageError
 from experiments.config.options import WHOLE_SCRIPT
 from experiments.config.presets import Machine
 from experiments.config.protocol import Protocol
+from experiments.config.virtual import Virtual
 from rpg_tasks.registry import Task
 from rpg_tasks.speedrun.record import Speedrun
 
@@ -43,6 +44,7 @@ class Settings:
         answer_form: how answers are written and read (``experiments.answers``).
         plugins: modules or files that register what the names above stand for.
         crossing: of a speedrun; None where the tasks are competitions.
+        virtual: the clock, where executions come from a table; None: they are real.
     """
 
     tasks: tuple[str, ...]
@@ -64,9 +66,8 @@ class Settings:
     isolation: str
     answer_form: str = plain.later(WHOLE_SCRIPT)
     plugins: tuple[str, ...] = plain.later(())
-    crossing: Crossing | None = dataclasses.field(
-        default=None, metadata={"later": True}
-    )
+    virtual: Virtual | None = plain.later(None)  # noqa: RUF009
+    crossing: Crossing | None = plain.later(None)  # noqa: RUF009
 
     @property
     def command(self) -> str:

@@ -39,6 +39,7 @@ def first_screen(
         ("rate", f"{protocol.rate.estimator}, data {protocol.rate.data}"),
         ("clock", _clock(settings)),
         ("sandbox", _sandbox(settings, engine)),
+        *_virtual(settings),
         ("budget", f"{_budget(settings)} for each of {runs} runs"),
         *_arms(settings),
         ("chains", f"{protocol.chains} a run: scripts improved side by side"),
@@ -97,6 +98,13 @@ def _clock(settings: Settings) -> str:
     )
     what = {"attempt": f"generation + {execution}", "execution": execution}
     return f"a script pays for {what[rule.clock]}"
+
+
+def _virtual(settings: Settings) -> list[tuple[str, str]]:
+    virtual = settings.virtual
+    return (
+        [] if virtual is None else [("table", f"{virtual.in_words}: {virtual.table}")]
+    )
 
 
 def _budget(settings: Settings) -> str:

@@ -21,7 +21,7 @@ from rich.table import Table
 from experiments.config.budget import Budget
 from experiments.loop.algorithm import Loop
 from experiments.records.phases import PHASES
-from experiments.records.results import Row, mean, pooled_rate
+from experiments.records.results import FROM_TABLE, Row, mean, pooled_rate
 from rpg_tasks.goal import Goal
 from rpg_tasks.goals import get_goal
 
@@ -261,6 +261,8 @@ class Screen:
         shares = phase_shares(rows)
         if shares:
             text = ", ".join(f"{name} {percent(s)}" for name, s in shares.items())
+            if any(row["data"].endswith(FROM_TABLE) for row in rows):
+                text = f"virtual: {text}"
             apart = {"loading": loading_s, "compilation": compiled_s}
             said = [f"{s:.0f} s of {name}" for name, s in apart.items() if s >= 1]
             if said:

@@ -30,6 +30,7 @@ from experiments.records.recorded import (
     need_whole,
 )
 from experiments.records.spec import RunSpec
+from experiments.records.virtual_time import step_seconds
 
 
 class _Lost(LoopError):
@@ -182,7 +183,7 @@ class Loop:
                 with phases("update"):
                     learned = self.hooks.policy.learn(step, generations, signals)
                 numbers["learn"] = self._finite(step, learned)
-            return self._commit(step, numbers, phases.done())
+            return self._commit(step, numbers, self._seconds(located, phases))
         except _Lost:
             # Their scripts run again: a broken machine is not the run's expense.
             phases.mark(without=("execute", "grade"))
@@ -190,6 +191,14 @@ class Loop:
         except BaseException:
             phases.mark()
             raise
+
+    def _seconds(self, located: list[Located], phases: Phases) -> dict[str, float]:
+        spec = self.spec
+        if spec.virtual is None:
+            return phases.done()
+        records = [record for _, record in located]
+        rule, gradient = spec.scoring.rule, spec.arm.gradient
+        return step_seconds(spec.virtual, rule, records, gradient=gradient)
 
     def _need_data(self, step: int, located: list[Located]) -> None:
         if all(r["status"] == INFRASTRUCTURE for _, r in located):

@@ -45,7 +45,10 @@ class Gatherer:
         self._ledger, self._recording, self._clock = ledger, recording, clock
         self.drafts = Drafts(folder / "drafts")
         self._texts = Texts(folder / "scripts")
-        self._sampler = Sampler(hooks, ledger.path, self._texts, self.drafts)
+        declared = None
+        if spec.virtual is not None:
+            declared = spec.virtual.sampling_s / spec.protocol.chains
+        self._sampler = Sampler(hooks, ledger.path, self._texts, self.drafts, declared)
 
     def attempts(
         self,

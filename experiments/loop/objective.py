@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from experiments.config.objective import MaxAtK
@@ -16,6 +17,10 @@ from experiments.config.plain import to_plain
 from experiments.loop.horizon import Horizon
 from experiments.loop.learn import Rows
 from rpg_jax.best_of_k import max_at_k, max_at_k_rank
+from rpg_jax.smooth_cdf import CDF, kernel_cdf, max_at_k_of, pareto_tail_cdf
+
+#: With fewer values no tail and no bandwidth says anything.
+_FEW = 10
 
 
 class BestOfK:
@@ -70,5 +75,20 @@ class BestOfK:
 
     def _w(self, value: np.ndarray) -> np.ndarray:
         """w at b = 0; of a larger b it is what is left of their difference."""
-        form = max_at_k if self.options.form == "value" else max_at_k_rank
-        return form(value, np.concatenate(list(self._batches)), k=self._k)
+        sample = np.concatenate(list(self._batches))
+        form = self.options.form
+        if form == "rank":
+            return max_at_k_rank(value, sample, k=self._k)
+        smooth = None if form == "value" else _smooth(form, sample)
+        if smooth is None:
+            return max_at_k(value, sample, k=self._k)
+        positive = np.maximum(value, 0.0)  # the rule integrates upwards
+        return np.asarray(max_at_k_of(positive, smooth, k=self._k), np.float64)
+
+
+def _smooth(form: str, sample: np.ndarray) -> CDF | None:
+    """A smooth distribution; None where the sample is too poor for one."""
+    if len(sample) < _FEW or np.ptp(sample) == 0:
+        return None
+    fit = kernel_cdf if form == "kernel" else pareto_tail_cdf
+    return fit(jnp.asarray(sample))

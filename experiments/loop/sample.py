@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from experiments.config.errors import LoopError
 from experiments.loop.hooks import Hooks
 from experiments.loop.select import Entry
@@ -36,9 +38,18 @@ class Sampler:
         ledger: file of the attempts, where parents are read.
         texts: scripts of the run.
         drafts: answers kept from before a stop.
+        seconds_each: seconds that an answer is said to take; None: they are measured.
     """
 
-    def __init__(self, hooks: Hooks, ledger: Path, texts: Texts, drafts: Drafts):
+    def __init__(
+        self,
+        hooks: Hooks,
+        ledger: Path,
+        texts: Texts,
+        drafts: Drafts,
+        seconds_each: float | None = None,
+    ):
+        self._seconds_each = seconds_each
         self._hooks, self._ledger = hooks, ledger
         self._texts, self._drafts = texts, drafts
 
@@ -106,6 +117,7 @@ class Sampler:
             with phases("sample"):
                 written = next(groups, None)
                 if written is not None:
+                    written = self._declared(written)
                     self._drafts.save(step, written)
                     phases.mark()
             if written is None:
@@ -117,3 +129,8 @@ class Sampler:
             yield written
         if missing:
             raise LoopError(f"the policy left chains {list(missing)} without an answer")
+
+    def _declared(self, written: Generation) -> Generation:
+        if self._seconds_each is None:
+            return written
+        return written._replace(seconds=np.full(len(written.rows), self._seconds_each))

@@ -3,6 +3,7 @@
 from experiments.menus import part_edits  # registers the form
 from experiments.menus.menu import Menu, NotOfTheMenu
 from experiments.menus.recipe import ChosenScript, Option, Pick, Recipe, draw_script
+from experiments.menus.restrict import keep_parts, programs
 from experiments.menus.task_menu import (
     MenuError,
     NoMenu,
@@ -24,7 +25,9 @@ __all__ = [
     "draw",
     "draw_script",
     "has_menu",
+    "keep_parts",
     "menu_of",
     "part_edits",
+    "programs",
     "recipes",
 ]

@@ -44,6 +44,7 @@ from experiments.menus.recipe import (
     TemplateRecipe,
     draw_script,
 )
+from experiments.menus.restrict import restricted
 from rpg_tasks.registry import Task, TaskError, get_task, task_folder
 from rpg_tasks.speedrun.record import speedruns
 
@@ -75,8 +76,13 @@ def recipes(task: str) -> tuple[Recipe, ...]:
     """
     own = _own_file(task)
     if own is not None:
-        return _own_recipes(own, own.stat().st_mtime_ns)
-    return _shipped_recipes(task)
+        found = _own_recipes(own, own.stat().st_mtime_ns)
+    else:
+        found = _shipped_recipes(task)
+    try:
+        return restricted(task, found)
+    except ValueError as error:
+        raise MenuError(f"{task}: {error}") from error
 
 
 def menu_of(task: str) -> Menu:

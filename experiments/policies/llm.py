@@ -33,6 +33,7 @@ from rpg_jax.llm.tokenizer import chat_ids, decode, stop_ids
 # With top-k, top-p or a penalty the sampled distribution is not the trained one, as the
 # protocol that asks for them knows.
 _NO_WARNING = 1e9
+_IMPORTANCE_CAP = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +51,7 @@ class LLMOptions:
         keep: checkpoints kept.
         donate: let an update reuse the memory of the state before it: on accelerators,
             where two do not fit.
+        unverified: also read a checkpoint whose manifest is gone.
     """
 
     group: int = 0
@@ -59,6 +61,7 @@ class LLMOptions:
     remat: bool = True
     keep: int = 2
     donate: bool = False
+    unverified: bool = False
 
 
 def ppo_hyper(
@@ -83,6 +86,8 @@ def ppo_hyper(
         "compute_dtype": options.compute_dtype,
         "remat": options.remat,
         "mismatch_warn": _NO_WARNING if altered else 0.0,
+        # The trainer knows the whole distribution, the sampler a part of it.
+        "importance_cap": _IMPORTANCE_CAP if altered else 0.0,
     }
     return PPOHyper(**fields | changes)
 
@@ -153,7 +158,9 @@ class LLMPolicy:
         self._state = self._ppo.init(jax.random.key(seed), start)
         self._start = fingerprint(params)
         self._store = Checkpoints(
-            Path(folder) / "checkpoints", max_to_keep=self.options.keep
+            Path(folder) / "checkpoints",
+            max_to_keep=self.options.keep,
+            unverified=self.options.unverified,
         )
 
     def count(self, text: str) -> int:
@@ -275,6 +282,10 @@ class LLMPolicy:
             )
         self._state = with_ppo_items(self._state, snapshot.items)
         return int(snapshot.meta["next_step"])
+
+    def trained(self) -> Any:
+        """The policy's weights in float32, adapters merged."""
+        return self._ppo.export_params(self._state)
 
     def park(self) -> None:
         """Keep the training state in the host's memory while another run works.

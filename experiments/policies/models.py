@@ -47,24 +47,34 @@ def describe_model(name: str) -> ModelInfo:
     """
     import jax
 
-    from rpg_jax.llm.config import ModelConfig
     from rpg_jax.llm.models import count_parameters
-    from rpg_jax.llm.weights import read_config, resolve
 
     if name == random_edits.NAME:
         return ModelInfo(name, 0, "cpu")
-    path = resolve(name)
-    if path.is_file():
-        from rpg_jax.llm.gguf_file import read_gguf
-
-        config: ModelConfig = read_gguf(path)[0]
-    else:
-        config = read_config(path)
-    parameters = count_parameters(config)
+    parameters = count_parameters(config_of(name))
     if parameters > _SHARED:
         # By default JAX leaves a quarter of a GPU to others. Read when it starts.
         os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.92")
     return ModelInfo(name, parameters, jax.default_backend())
+
+
+def config_of(name: str) -> Any:
+    """A model's configuration, without its weights.
+
+    Raises:
+        CheckpointError, ConfigError: it cannot be read.
+    """
+    from rpg_jax.llm.known import RANDOM, known_config
+    from rpg_jax.llm.weights import read_config, resolve
+
+    if name.startswith(RANDOM):
+        return known_config(name.removeprefix(RANDOM))
+    path = resolve(name)
+    if path.is_file():
+        from rpg_jax.llm.gguf_file import read_gguf
+
+        return read_gguf(path)[0]
+    return read_config(path)
 
 
 class Model:
@@ -96,7 +106,15 @@ class Model:
         )
         self.fingerprint = fingerprint(self.params)
 
-    def policy(self, folder: Path, seed: int, protocol: Any, task: Goal) -> Any:
+    def policy(
+        self,
+        folder: Path,
+        seed: int,
+        protocol: Any,
+        task: Goal,
+        *,
+        unverified: bool = False,
+    ) -> Any:
         """A policy at the start weights.
 
         Args:
@@ -104,6 +122,7 @@ class Model:
             seed: of the run.
             protocol: sampling and learning.
             task: whose menu it chooses from, if it writes no scripts.
+            unverified: also read a checkpoint whose manifest is gone.
         """
         from experiments.policies.clock import WORK_CLOCK
         from experiments.policies.llm import LLMOptions, LLMPolicy, ppo_hyper
@@ -119,6 +138,7 @@ class Model:
             remat=machine.remat,
             keep=machine.keep,
             donate=not self.on_cpu,
+            unverified=unverified,
         )
         return LLMPolicy(
             folder,
@@ -161,7 +181,13 @@ class NoModel:
     count = staticmethod(random_edits.count)
 
     def policy(
-        self, folder: Path, seed: int, protocol: Any, task: Goal
+        self,
+        folder: Path,
+        seed: int,
+        protocol: Any,
+        task: Goal,
+        *,
+        unverified: bool = False,
     ) -> random_edits.RandomEdits:
         """As ``Model.policy``."""
         return random_edits.random_edits(folder, seed, task)

@@ -36,7 +36,7 @@ def read(path: Path | str, *, start: int = 0) -> Iterator[tuple[int, Record]]:
             for line in file:
                 if not line.endswith(b"\n"):
                     return
-                yield offset, _parse(line, path, offset)
+                yield offset, parse(line, path, offset)
                 offset += len(line)
     except FileNotFoundError:
         raise LedgerError(f"there is no {path}: is this the folder of a run?") from None
@@ -48,10 +48,11 @@ def read_at(path: Path | str, offset: int) -> Record:
     """The record that starts at this byte."""
     with Path(path).open("rb") as file:
         file.seek(offset)
-        return _parse(file.readline(), Path(path), offset)
+        return parse(file.readline(), Path(path), offset)
 
 
-def _parse(line: bytes, path: Path, offset: int) -> Record:
+def parse(line: bytes, path: Path, offset: int) -> Record:
+    """The record of a whole line at a byte of a file."""
     try:
         record = json.loads(line)
     except ValueError:
@@ -62,6 +63,37 @@ def _parse(line: bytes, path: Path, offset: int) -> Record:
             "from a copy, or cut the file there and lose what follows"
         )
     return record
+
+
+def cut_torn(file: int) -> int:
+    """Cut off a last line without its line feed; how many bytes it had.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    size = end = os.fstat(file).st_size
+    while end > 0:
+        start = max(0, end - _TAIL)
+        cut = os.pread(file, end - start, start).rfind(b"\n")
+        if cut >= 0:
+            end = start + cut + 1
+            break
+        end = start
+    if end < size:
+        os.ftruncate(file, end)
+        os.fsync(file)
+    return size - end
+
+
+def write_all(file: int, data: bytes) -> None:
+    """Write all of it, in as many calls as the system takes.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
 
 
 class Ledger:
@@ -112,22 +144,10 @@ class Ledger:
             pass
 
     def _repair(self) -> None:
-        size = os.fstat(self._file).st_size
-        end = size
-        while end > 0:
-            start = max(0, end - _TAIL)
-            cut = os.pread(self._file, end - start, start).rfind(b"\n")
-            if cut >= 0:
-                end = start + cut + 1
-                break
-            end = start
-        if end < size:
-            try:
-                os.ftruncate(self._file, end)
-                os.fsync(self._file)
-            except OSError as error:
-                raise self._trouble("mend", error) from error
-            self.repaired = size - end
+        try:
+            self.repaired = cut_torn(self._file)
+        except OSError as error:
+            raise self._trouble("mend", error) from error
 
     def _sync_folder(self) -> None:
         folder = os.open(self.path.parent, os.O_RDONLY | os.O_CLOEXEC)
@@ -182,9 +202,7 @@ class Ledger:
         return offset
 
     def _write(self, line: bytes) -> None:
-        view = memoryview(line)
-        while view:
-            view = view[os.write(self._file, view) :]
+        write_all(self._file, line)
 
     def close(self) -> None:
         """Give the file back; closing twice is fine."""

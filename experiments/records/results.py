@@ -46,6 +46,9 @@ FIELDS = (
     *(f"{phase}_s" for phase in PHASES),
 )
 
+#: Ends the data of a run whose executions come from a table.
+FROM_TABLE = "+table"
+
 #: The private test is of a script that was the best before the run went on.
 OUTDATED = "outdated"
 

@@ -13,6 +13,7 @@ from experiments.config.budget import Budget
 from experiments.config.plain import to_plain
 from experiments.config.protocol import Protocol
 from experiments.config.reward_rule import RewardRule
+from experiments.config.virtual import Virtual
 from experiments.records.rewards import attempt_reward
 from rpg_tasks.goal import Goal
 from rpg_tasks.registry import Task
@@ -82,6 +83,7 @@ class RunSpec:
         checkpoint_every: steps between two checkpoints of the policy.
         budget: of the run, where something depends on what is left of it (the k of
             max-at-k); None: no end is known.
+        virtual: the clock, where executions come from a table; None: they are real.
     """
 
     arm: Arm
@@ -92,6 +94,7 @@ class RunSpec:
     silence_s: float | None = None
     checkpoint_every: int = 1
     budget: Budget | None = None
+    virtual: Virtual | None = None
 
     @property
     def name(self) -> str:
@@ -109,7 +112,7 @@ def run_config(spec: RunSpec) -> dict[str, Any]:
 
     The budget is not part of it: it may grow.
     """
-    return {
+    config: dict[str, Any] = {
         "task": spec.scoring.task.short,
         "arm": to_plain(spec.arm),
         "protocol": to_plain(spec.protocol),
@@ -118,3 +121,7 @@ def run_config(spec: RunSpec) -> dict[str, Any]:
         "baseline": spec.scoring.baseline,
         "leaderboard": spec.scoring.leaderboard is not None,
     }
+    if spec.virtual is not None:
+        # A table may move; what it is charged by may not.
+        config["virtual"] = to_plain(spec.virtual) | {"table": "yes"}
+    return config

@@ -7,6 +7,8 @@ import time
 from typing import Any
 
 from experiments.config.arms import Arm, in_words
+from experiments.config.plain import from_plain
+from experiments.config.virtual import Virtual
 from experiments.reporting.runs import Experiment, rule_of
 from experiments.reporting.sheet import percent
 
@@ -75,6 +77,13 @@ def trained_on_test(experiment: Experiment) -> bool:
     return any(
         isinstance(one, dict) and one.get("reward_split") == "test" for one in protocols
     )
+
+
+def virtual_clock(experiment: Experiment) -> Virtual | None:
+    """The clock of runs whose executions come from a table; None: all are real."""
+    found = (config.get("virtual") for config in _configs(experiment))
+    stored = next((one for one in found if one), None)
+    return None if stored is None else from_plain(Virtual, stored)
 
 
 def _configs(experiment: Experiment) -> list[dict[str, Any]]:
@@ -210,6 +219,11 @@ def cautions(experiment: Experiment) -> list[str]:
             f"The data {whose}are synthetic: small, made from a seed, in the real "
             "data's format. These scores do not predict scores on the real "
             "competitions."
+        )
+    if virtual := virtual_clock(experiment):
+        text = virtual.in_words
+        out.append(
+            f"{text[0].upper()}{text[1:]}. No second here is measured wall time."
         )
     if trained_on_test(experiment):
         out.append(

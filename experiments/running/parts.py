@@ -6,6 +6,7 @@ anything slow starts.
 
 from __future__ import annotations
 
+import functools
 import time
 from pathlib import Path
 from typing import cast
@@ -101,7 +102,7 @@ def _parts(
 ) -> Parts:
     machine = settings.machine
     return Parts(
-        policy=model.policy,
+        policy=functools.partial(model.policy, unverified=places.unverified),
         describer=model.describer if settings.style == "menu" else None,
         count_tokens=model.count,
         pool=None if engine is None else lambda: open_pool(settings, engine),

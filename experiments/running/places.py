@@ -24,12 +24,14 @@ class Places:
         data_dir: MLE-Bench's data; None: its default.
         cache_dir: built data; None: the user's cache.
         leaderboards: MLE-Bench's ``competitions`` folder; None: the installed package.
+        unverified: go on from a checkpoint whose manifest is gone.
     """
 
     out: Path
     data_dir: str | None = None
     cache_dir: str | None = None
     leaderboards: str | None = None
+    unverified: bool = False
 
 
 def default_out(settings: Settings, *, replay: bool) -> Path:

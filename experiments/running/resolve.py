@@ -15,6 +15,7 @@ from experiments.config.plugins import load_plugins
 from experiments.config.presets import Machine, Preset, preset_for
 from experiments.config.protocol import Protocol
 from experiments.config.settings import Settings
+from experiments.config.virtual import Virtual, table_of
 from experiments.menus import part_edits
 from experiments.running.machine import slots_of
 from rpg_tasks.registry import get_task
@@ -37,6 +38,7 @@ def resolve_settings(
         UsageError: a value is out of range, or names something that is not there.
     """
     load_plugins(options.plugins)
+    options = parse.with_objective(options)
     tasks = parse.tasks_of(options.task or ())
     arms = parse.arms_of(options.arms, options.fixed_price)
     seeds = parse.seeds_of(options.seeds)
@@ -50,6 +52,7 @@ def resolve_settings(
     parse.check_objective(protocol, arms, tasks)
     style = options.prompt_style or preset.style
     machine = _machine(options, preset)
+    slots = _slots(options, protocol, machine, tasks, real=real)
     return Settings(
         tasks=tasks,
         sources=sources,
@@ -68,13 +71,30 @@ def resolve_settings(
         stated_limits=preset.stated_limits,
         wall_limit_s=options.wall_limit or preset.wall_limit_s,
         machine=machine,
-        slots=_slots(options, protocol, machine, tasks, real=real),
+        slots=slots,
         isolation=parse.isolation_of(
             options.isolation, real=real, model=options.model, style=style
         ),
         answer_form=_form(options.answer_form, style),
         plugins=options.plugins,
+        virtual=_virtual(options, slots),
     )
+
+
+def _virtual(options: Options, slots: int) -> Virtual | None:
+    table = table_of(options.executions)
+    if table is None:
+        return None
+    try:
+        return Virtual(
+            table=table,
+            sampling_s=options.declared_sampling,
+            update_s=options.declared_update,
+            slots=slots,
+            runs=options.table_runs,
+        )
+    except ValueError as error:
+        raise UsageError(f"--executions={options.executions}: {error}") from None
 
 
 def _check_numbers(options: Options) -> None:
@@ -85,6 +105,10 @@ def _check_numbers(options: Options) -> None:
     rank = options.lora_rank
     if rank is not None and not 0 <= rank <= 4096:
         raise UsageError(f"--lora_rank={rank}: must be 0 to 4096")
+    for name, least in (("microbatch", 1), ("group", 0)):
+        value = getattr(options, name)
+        if value is not None and not least <= value <= 4096:
+            raise UsageError(f"--{name}={value}: must be {least} to 4096")
     if options.final not in FINALS:
         raise UsageError(f"--final: choose from {', '.join(FINALS)}")
     if not 0 <= options.seed < 2**31:
@@ -111,9 +135,15 @@ def _form(name: str | None, style: str) -> str:
 
 
 def _machine(options: Options, preset: Preset) -> Machine:
-    if options.lora_rank is None:
-        return preset.machine
-    return dataclasses.replace(preset.machine, lora_rank=options.lora_rank)
+    asked: dict[str, Any] = {
+        "lora_rank": options.lora_rank,
+        "microbatch": options.microbatch,
+        "group": options.group,
+        "compute_dtype": options.dtype,
+        "remat": options.remat,
+    }
+    given = {name: value for name, value in asked.items() if value is not None}
+    return dataclasses.replace(preset.machine, **given)
 
 
 def _slots(

@@ -68,8 +68,8 @@ class Runs:
             # As long as the records go; a run without any is over at once.
             budget = Budget(steps=10**9)
         with contextlib.ExitStack() as stack:
-            self._open(stack)
             pool = stack.enter_context(self.parts.pool()) if self.parts.pool else None
+            self._open(stack, pool)
             loops = [self._loop(stack, spec, pool) for spec in specs]
             self.watcher.begin(self.goal, loops, budget)
             diverged = run(loops, budget, self.watcher.step, self._begin_step)
@@ -82,7 +82,7 @@ class Runs:
             raise Diverged(f"{diverged[0]}{more}")
         return lost
 
-    def _open(self, stack: contextlib.ExitStack) -> None:
+    def _open(self, stack: contextlib.ExitStack, pool: ScriptPool | None) -> None:
         """Open what all runs share beside the pool."""
 
     def _loop(

@@ -94,7 +94,7 @@ class SpeedrunRun(Runs):
                 )
         return specs
 
-    def _open(self, stack: contextlib.ExitStack) -> None:
+    def _open(self, stack: contextlib.ExitStack, pool: ScriptPool | None) -> None:
         """Slots of its own for verification, and threads that wait for it."""
         if self.parts.verifying is None:
             return

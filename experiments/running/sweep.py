@@ -22,7 +22,7 @@ from experiments.console import track
 from experiments.records import rundir
 from experiments.records.ledger import read
 from experiments.records.recorded import METRICS
-from experiments.records.results import Row, empty_row, row_of, run_folder
+from experiments.records.results import FROM_TABLE, Row, empty_row, row_of, run_folder
 from experiments.running.experiment import Experiment
 from experiments.running.runs import Runs
 from experiments.running.speedrun_run import SpeedrunRun
@@ -198,6 +198,8 @@ def rows_of(settings: Settings, folder: Path) -> tuple[list[Row], dict[Path, str
     for short, source in zip(settings.tasks, settings.sources, strict=True):
         status = read_state(folder / short)["status"]
         data = f"{source}-{settings.size}" if source == "synthetic" else source
+        if settings.virtual is not None:
+            data += FROM_TABLE
         for arm in settings.arms:
             for seed in settings.seeds:
                 place = run_folder(folder, short, arm.name, seed)

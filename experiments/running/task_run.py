@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from rpg_tasks.registry import Task, TaskError
 from sandbox_exec.protocol import ScriptPool
 
 if TYPE_CHECKING:  # scikit-learn is slow to import
+    from experiments.running.table_runs import TableRuns
     from rpg_tasks.grading import Grader
 
 
@@ -47,6 +49,7 @@ def specs_of(
             limit_s=settings.limit_s(task),
             checkpoint_every=settings.machine.checkpoint_every,
             budget=settings.budget,
+            virtual=settings.virtual,
         )
         for at, seed in enumerate(settings.seeds)
         # The first of equals begins; whatever that is worth goes round by seed.
@@ -67,11 +70,15 @@ class TaskRun(Runs):
         super().__init__(experiment, task)
         self.task = task
         settings = self.settings
+        self._table: TableRuns | None = None
         self.data = self.parts.prepare(task, source)
         self.split = settings.protocol.reward_split
         self.grader = self._grader(self.split)
         self.limits = script_limits(
-            self.data, self.grader, wall_s=settings.limit_s(task)
+            self.data,
+            self.grader,
+            limit_s=settings.limit_s(task),
+            script_clock=settings.protocol.rule.script_clock,
         )
 
     def _grader(self, split: str) -> Grader:
@@ -87,6 +94,17 @@ class TaskRun(Runs):
         leaderboard = self.parts.leaderboard(self.task)
         return specs_of(self.settings, self.task, self.grader, leaderboard)
 
+    def _open(self, stack: contextlib.ExitStack, pool: ScriptPool | None) -> None:
+        """The table, where executions come from one."""
+        virtual = self.settings.virtual
+        if virtual is None or pool is None:
+            return
+        from experiments.running.table_runs import TableRuns, open_table
+
+        table = open_table(self.settings, self.data, self.limits, pool, self.split)
+        self._table = TableRuns(table, virtual.runs)
+        stack.callback(self._table.close)
+
     def hooks(
         self, policy: Policy, spec: RunSpec, folder: Path, pool: ScriptPool | None
     ) -> Hooks:
@@ -94,7 +112,7 @@ class TaskRun(Runs):
         stated = None
         if self.settings.stated_limits == "task":
             stated = StatedLimits.of(self.task)
-        return make_hooks(
+        hooks = make_hooks(
             policy,
             pool,
             self.data,
@@ -107,6 +125,7 @@ class TaskRun(Runs):
             stated=stated,
             form=self._form(spec.arm),
         )
+        return hooks if self._table is None else self._table.hooks(hooks)
 
     def final(self, loops: list[Loop], pool: ScriptPool) -> int:
         """The private test of the best scripts."""

@@ -4,7 +4,6 @@ import functools
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 from experiments.answers import AnswerForm, whole_script
 from experiments.config.errors import LoopError
@@ -19,18 +18,34 @@ from sandbox_exec.protocol import RunRecord, ScriptJob, ScriptPool
 
 _MIB = 1 << 20
 
+# A script that waits uses no CPU seconds, so the wall stops it in the end.
+_WALL_PER_CPU = 5.0
 
-def script_limits(data: TaskData, grader: Grader, **changes: Any) -> Limits:
-    """The sandbox's limits of a task: its record's, and room for its submissions."""
+
+def script_limits(
+    data: TaskData,
+    grader: Grader,
+    *,
+    limit_s: float | None = None,
+    script_clock: str = "wall",
+) -> Limits:
+    """The sandbox's limits of a task: its record's, and room for its submissions.
+
+    Args:
+        data: the prepared task.
+        grader: says how large a submission may be.
+        limit_s: seconds a script may take, on its clock; None: the task's.
+        script_clock: ``wall``, or ``cpu``: then other work on the machine, which
+            makes a script wait, cannot push it over its limit.
+    """
     task = data.task
-    size = -(-grader.limit_bytes // _MIB)
+    limit = limit_s or task.wall_limit_s
+    cpu = script_clock == "cpu"
     return Limits(
-        **{
-            "wall_s": task.wall_limit_s,
-            "memory_mb": task.memory_mb,
-            "submission_mb": max(size, Limits().submission_mb),
-        }
-        | changes
+        wall_s=limit * _WALL_PER_CPU if cpu else limit,
+        cpu_s=limit if cpu else None,
+        memory_mb=task.memory_mb,
+        submission_mb=max(-(-grader.limit_bytes // _MIB), Limits().submission_mb),
     )
 
 
@@ -52,8 +67,7 @@ def make_hooks(
     """Hooks that run scripts in a pool and grade what they leave.
 
     Args:
-        policy: writes answers and learns.
-        pool: runs scripts; None where none will run (replay).
+        policy: writes answers and learns. pool: runs scripts; None at a replay.
         data: the prepared task.
         grader: of the answers of ``split``.
         limits: of one script; the prompt states the same unless ``stated`` is given.
@@ -66,12 +80,13 @@ def make_hooks(
         form: how answers are written and read.
     """
     inputs = data.public if split == "validation" else data.test_public
+    limit_s = limits.cpu_s or limits.wall_s
     describe = functools.partial(
         _describe,
         data.task,
         inputs,
         style=style,
-        shown=stated or StatedLimits(limits.wall_s, limits.memory_mb, cores),
+        shown=stated or StatedLimits(limit_s, limits.memory_mb, cores),
         count=count_tokens or (lambda text: -(-len(text) // 4)),
         max_tokens=max_prompt_tokens,
         how=form.how,

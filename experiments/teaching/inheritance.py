@@ -7,7 +7,6 @@ and for the same child and the other parents of the task.
 
 from __future__ import annotations
 
-import ast
 import difflib
 import re
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from experiments.loop.repeats import program_digest
 from experiments.teaching.survey_summary import Sample
 
 #: A draw of this z-score lies outside of all but 1 in 20 chance draws.
@@ -90,14 +90,6 @@ def similarity(a: str, b: str) -> float:
     return difflib.SequenceMatcher(None, first, second, autojunk=False).ratio()
 
 
-def program(script: str) -> str:
-    """A script without comments and blank lines: equal ones do the same."""
-    try:
-        return ast.unparse(ast.parse(script))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return script.strip()
-
-
 def correlation(pairs: Sequence[tuple[float, float]]) -> float:
     """Pearson's; NaN of fewer than three pairs, or where one side does not vary."""
     if len(pairs) < 3:
@@ -112,7 +104,9 @@ def _changes(sample: Sample) -> bool:
     """Whether an answer changes the program; one refused for another reason might."""
     if not sample.script:
         return not sample.reason.startswith("no-op")
-    return program(sample.script) != program(sample.previous)
+    scripts = sample.script, sample.previous
+    made, shown = (program_digest(s.encode()) for s in scripts)
+    return made != shown
 
 
 def _same_family(a: str, b: str) -> bool | None:

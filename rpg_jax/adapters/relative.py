@@ -1,29 +1,50 @@
-"""The state that every adapter shares: a rate estimator on the host side."""
+"""The price that every adapter shares: rewards and seconds in, relative rewards out."""
 
 from __future__ import annotations
 
+import copy
 import math
+import os
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
-from rpg_jax.rates import empirical
-from rpg_jax.rewards import relative_reward
-from rpg_jax.types import Batch, RateEstimator, checked_batch
+from rpg_jax.adapters.objective import MaxAtK
+from rpg_jax.adapters.own import Own
+from rpg_jax.adapters.ranks import Gather, gather_none
+from rpg_jax.adapters.state import read_state, write_state
+from rpg_jax.forgetting import POOLED_MEMORY
+from rpg_jax.types import RateEstimator, checked_rows
 
 
 class Priced(NamedTuple):
     """A batch and its price, float64; NaN in masked-out rows."""
 
     score: Float[np.ndarray, " B"]  # reward - rate * seconds
-    reward: Float[np.ndarray, " B"]
+    reward: Float[np.ndarray, " B"]  # what it is worth under the objective
     seconds: Float[np.ndarray, " B"]  # charged
     rate: float  # reward per second that they were charged at
+
+
+class Rates(Protocol):
+    """One price for many processes, such as ``RewardRateServer``."""
+
+    @property
+    def rate(self) -> float:
+        """Present estimate, in reward per second; 0 before any data."""
+
+    def charge(
+        self, reward: Any, seconds: Any, *, step: int | None = None, update: bool = True
+    ) -> float:
+        """Take rows in; the price of their step."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state."""
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Restore it."""
 
 
 class RelativeReward:
@@ -33,12 +54,21 @@ class RelativeReward:
     own price would be compared with itself. The first batch, with no data before it, is
     charged at ``initial_rate``, or at its own rate if that is None.
 
+    The default price is the policy's own recent rate, sum of rewards over sum of
+    seconds of about the last ``memory`` decisions. It follows a policy that learns, is
+    computed in NumPy and starts no JAX backend.
+
     Args:
-      estimator: any ``RateEstimator``; sum of rewards over sum of seconds if None.
+      estimator: any ``RateEstimator``; None for the policy's own recent rate.
       initial_rate: reward per second charged before there is any data.
+      memory: decisions that the default price remembers.
+      objective: ``MaxAtK(k)`` where the best answer counts and not the sum.
+      gather: value -> that of all ranks. With ``ranks.gather_ranks`` every rank of a
+        ``torch.distributed`` job charges the same price; all ranks must call together.
+      server: keeps the price for several processes, in place of all of the above.
 
     Raises:
-      ValueError: initial_rate is not finite.
+      ValueError: initial_rate is not finite, or a server comes with other settings.
 
     Example:
       relative = RelativeReward(niw_slots(num_slots=64, by_context=True))
@@ -50,18 +80,40 @@ class RelativeReward:
         estimator: RateEstimator | None = None,
         *,
         initial_rate: float | None = None,
+        memory: float = POOLED_MEMORY,
+        objective: MaxAtK | None = None,
+        gather: Gather | None = None,
+        server: Rates | None = None,
     ):
-        self._estimator = empirical() if estimator is None else estimator
-        self._update = jax.jit(self._estimator.update)
-        self._rate = jax.jit(self._estimator.rate)
-        self._state = self._estimator.init()
+        others = (estimator, initial_rate, objective, gather)
+        if server is not None and any(other is not None for other in others):
+            raise ValueError("a server has settings of its own: give them there")
+        self._model: Any = Own(memory=memory)
+        if estimator is not None:
+            # Only here: the default price needs no compiled function.
+            from rpg_jax.adapters.estimated import Estimated
+
+            self._model = Estimated(estimator)
+        self._objective = copy.deepcopy(objective)
+        self._gather = gather_none if gather is None else gather
+        self._server = server
         self._current = _finite_rate(initial_rate)
         # Trainers call reward functions from several threads.
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            return {k: v for k, v in vars(self).items() if k != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
         self._lock = threading.Lock()
 
     @property
     def rate(self) -> float:
         """Present estimate, in reward per second; 0 before any data."""
+        if self._server is not None:
+            return self._server.rate
         return 0.0 if self._current is None else self._current
 
     def __call__(
@@ -83,6 +135,7 @@ class RelativeReward:
         charged: Float[np.ndarray, " B"] | None = None,
         mask: Bool[np.ndarray, " B"] | None = None,
         update: bool = True,
+        step: int | None = None,
     ) -> Priced:
         """Relative rewards of a batch, which then joins the estimator's data.
 
@@ -96,7 +149,8 @@ class RelativeReward:
           mask: [B] bool, false where the machinery failed and not the attempt: such
             rows are not checked, and the estimator never sees them. All rows if None.
           update: false charges at the present rate (0 before any data) and learns
-            nothing, for evaluation.
+            nothing, for evaluation; no rows are gathered.
+          step: the trainer's step, for a server.
 
         Returns:
           The relative rewards, with the rate and the seconds that were charged.
@@ -106,52 +160,74 @@ class RelativeReward:
             and > 0, or the estimator needs a context or an action that is not given;
             the message names the rows and the state is as before.
         """
-        batch = checked_batch(
-            reward, duration, context=context, action=action, mask=mask
-        )
-        keep = np.asarray(batch.mask)
+        reward, duration, keep = checked_rows(reward, duration, mask=mask)
         seconds = _charges(duration if charged is None else charged, keep)
-        learns = update and bool(keep.any())
+        rows = {"reward": reward[keep], "duration": duration[keep]}
         given = {"context": context, "action": action}
-        needs = [n for n in self._estimator.needs if given.get(n, n) is None]
-        if learns and needs:
+        for name in self._model.needs:
+            if given[name] is not None:
+                rows[name] = _kept(given[name], keep)
+        with self._lock:
+            worth, price = self._charge(rows, update, step)
+        earned, charge = np.full((2, keep.size), np.nan)
+        earned[keep], charge[keep] = worth, seconds[keep]
+        return Priced(earned - price * charge, earned, charge, price)
+
+    def _charge(
+        self, rows: dict[str, np.ndarray], update: bool, step: int | None
+    ) -> tuple[Float[np.ndarray, " N"], float]:
+        """What kept rows are worth, and their price. Holds the lock."""
+        reward = rows["reward"]
+        if self._server is not None:
+            price = self._server.charge(
+                reward, rows["duration"], step=step, update=update
+            )
+            return reward, price
+        price = self.rate
+        if update:
+            everyone = self._gather(rows)
+            if any(len(each["reward"]) for each in everyone):
+                price = self._learn(everyone)
+        return self._worth(reward), price
+
+    def _learn(self, everyone: list[dict[str, np.ndarray]]) -> float:
+        """Take in the rows of all ranks; returns what to charge them."""
+        needs = [
+            n for n in self._model.needs if not all(n in each for each in everyone)
+        ]
+        if needs:
             raise ValueError(
                 f"this estimator needs {' and '.join(needs)} for every row: without, "
                 "all of them would count as number 0"
             )
-        with self._lock:
-            price = self.rate
-            if learns:
-                price = self._learn(batch)
-        reward = np.where(keep, np.asarray(reward, np.float64), 0.0)
-        seconds = np.where(keep, seconds, 0.0)
-        score = relative_reward(reward, seconds, price)
-        score, reward, seconds = (
-            np.where(keep, v, np.nan) for v in (score, reward, seconds)
-        )
-        return Priced(score, reward, seconds, price)
-
-    def _learn(self, batch: Batch) -> float:
-        """Take in a batch that has rows; returns what to charge it. Holds the lock."""
-        state = self._update(self._state, _padded(batch))
-        refused = int(state.rejected) - int(self._state.rejected)
-        if refused:
-            raise ValueError(
-                f"the estimator refused {refused} rows: reward or duration too "
-                "large for its precision, or context or action out of its range"
-            )
-        fresh = float(self._rate(state, self.rate))
-        if not math.isfinite(fresh):
-            raise ValueError(f"the estimator's rate is {fresh}; nothing is charged")
+        columns = {
+            name: np.concatenate([each[name] for each in everyone])
+            for name in everyone[0]
+        }
+        before = copy.deepcopy(self._objective)
+        if self._objective is not None:
+            self._objective.add(columns["reward"])
+            columns["reward"] = self._objective.worth(columns["reward"])
+        try:
+            state, fresh = self._model.learn(columns, self.rate)
+        except ValueError:
+            self._objective = before
+            raise
         price = fresh if self._current is None else self._current
-        self._state, self._current = state, fresh
+        self._model.state, self._current = state, fresh
         return price
+
+    def _worth(self, reward: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
+        return reward if self._objective is None else self._objective.worth(reward)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything a checkpoint needs: arrays and a number, no code."""
+        if self._server is not None:
+            return self._server.state_dict()
         with self._lock:
-            state, current = self._state, self._current
-        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
+            leaves, current = self._model.leaves(), self._current
+            if self._objective is not None:
+                leaves += self._objective.leaves()
         return {"leaves": leaves, "rate": current}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
@@ -160,55 +236,36 @@ class RelativeReward:
         Raises:
           ValueError: the state belongs to another estimator, or its rate is not finite.
         """
+        if self._server is not None:
+            self._server.load_state_dict(saved)
+            return
         current = _finite_rate(saved["rate"])
-        restored = [jnp.asarray(v) for v in saved["leaves"]]
+        leaves = [np.asarray(leaf) for leaf in saved["leaves"]]
         with self._lock:
-            leaves, structure = jax.tree.flatten(self._state)
-            shapes = [(np.shape(v), np.asarray(v).dtype) for v in leaves]
-            got = [(np.shape(v), np.asarray(v).dtype) for v in saved["leaves"]]
-            if shapes != got:
+            want = [(leaf.shape, leaf.dtype) for leaf in self._model.leaves()]
+            own, others = leaves[: len(want)], leaves[len(want) :]
+            got = [(leaf.shape, leaf.dtype) for leaf in own]
+            if want != got or (others and self._objective is None):
                 raise ValueError(
                     "the saved state does not fit this estimator: expected arrays "
-                    f"{shapes}, got {got}"
+                    f"{want}, got {got} and {len(others)} more"
                 )
-            self._state = jax.tree.unflatten(structure, restored)
+            self._model.state = self._model.built(own)
+            if self._objective is not None:
+                self._objective.restore(others)
             self._current = current
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the state as JSON, whole or not at all; see ``adapters.state``."""
+        write_state(path, self.state_dict())
 
-def measured(
-    found: Sequence[Sequence[float]] | Mapping[str, Sequence[float]], number: int
-) -> dict[str, Any]:
-    """What an adapter's ``execute`` returned, as arguments of ``RelativeReward``.
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Restore what ``save`` wrote.
 
-    Args:
-      found: (rewards, seconds[, contexts[, actions]]), or a dict with ``reward`` and
-        ``duration`` and, optionally, ``context``, ``action``, ``charged`` and ``mask``.
-      number: completions.
-
-    Raises:
-      ValueError: another number of lists, or of entries, or other keys.
-    """
-    names = ("reward", "duration", "context", "action")
-    if isinstance(found, Mapping):
-        fields = {name: value for name, value in found.items() if value is not None}
-        if not {"reward", "duration"} <= set(fields) <= {*names, "charged", "mask"}:
-            raise ValueError(
-                f"execute returned a dict of {sorted(fields)}: want reward, duration "
-                "and, if there is need, context, action, charged and mask"
-            )
-    elif not 2 <= len(found) <= len(names):
-        raise ValueError(
-            f"execute returned {len(found)} lists: want rewards, seconds and, if the "
-            "estimator needs them, contexts and actions"
-        )
-    else:
-        fields = dict(zip(names, found, strict=False))
-    for name, values in fields.items():
-        if len(values) != number:
-            raise ValueError(
-                f"execute returned {len(values)} {name}s for {number} completions"
-            )
-    return fields
+        Raises:
+          ValueError: the file holds something else, or another estimator's state.
+        """
+        self.load_state_dict(read_state(path))
 
 
 def _charges(
@@ -227,18 +284,13 @@ def _charges(
     return seconds
 
 
+def _kept(values: Any, keep: Bool[np.ndarray, " B"]) -> Shaped[np.ndarray, "N ..."]:
+    """Counted rows of a column in which others may be None."""
+    kept = np.asarray(values)[keep]
+    return np.asarray(kept.tolist()) if kept.dtype == object else kept
+
+
 def _finite_rate(rate: float | None) -> float | None:
     if rate is not None and not math.isfinite(rate):
         raise ValueError(f"a rate must be finite, got {rate}")
     return None if rate is None else float(rate)
-
-
-def _padded(batch: Batch) -> Batch:
-    """The masked-in rows, and padding to a power of two: few traces for many sizes."""
-    rows = np.flatnonzero(np.asarray(batch.mask))
-    extra = (1 << (len(rows) - 1).bit_length()) - len(rows)
-    # Padding looks like a row, so that no estimator divides by its 0 seconds.
-    index = np.concatenate([rows, np.repeat(rows[:1], extra)])
-    padding = np.arange(len(index)) >= len(rows)
-    taken: Batch = jax.tree.map(lambda field: np.asarray(field)[index], batch)
-    return taken._replace(mask=jnp.asarray(~padding), padding=jnp.asarray(padding))

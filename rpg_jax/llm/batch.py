@@ -10,9 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
+from rpg_jax import checks
 from rpg_jax.llm.head import MaskTable
 from rpg_jax.llm.sampling import bucket
 from rpg_jax.llm.sharding import to_host
+
+# nats; a sampler's rounding may leave a little above 0, and below this an update's
+# ratio says nothing.
+_LOG_PROBABILITY = (-1e4, 1e-2)
 
 T = TypeVar("T", Array, np.ndarray)
 
@@ -159,8 +164,9 @@ def make_batch(
 
     Raises:
         ValueError: wrong shapes, a mask with holes, a reward, weight or log-probability
-            that is NaN or infinite, a token that its logit mask forbids, or one whose
-            id is negative or beyond that mask.
+            that is NaN, infinite or out of bounds (log-probabilities from -1e4 to a
+            rounding above 0, the others 1e12 in size), a token that its logit mask
+            forbids, or one whose id is negative or beyond that mask.
     """
     batch = _shaped_batch(
         np.asarray(prompt),
@@ -225,15 +231,25 @@ def _shaped_batch(
 
 
 def _check_numbers(batch: HostBatch, alive: Bool[np.ndarray, " B"]) -> None:
-    for name, values in (
-        ("reward", batch.reward[alive]),
-        ("weight", batch.weight[alive]),
-        ("sampler_log_prob", batch.sampler_log_prob[batch.completion_mask]),
+    for name, values, (low, high) in (
+        ("reward", batch.reward[alive], checks.ANY),
+        ("weight", batch.weight[alive], checks.ANY),
+        (
+            "sampler_log_prob",
+            batch.sampler_log_prob[batch.completion_mask],
+            _LOG_PROBABILITY,
+        ),
     ):
         if not np.isfinite(values).all():
             raise ValueError(
                 f"{name} has {np.sum(~np.isfinite(values))} values that are NaN or "
                 "infinite; take such rows out with an all-False completion_mask."
+            )
+        if np.any((values < low) | (values > high)):
+            worst = values[np.argmax(np.abs(values))]
+            raise ValueError(
+                f"{name} must be within {low:g} and {high:g}, got {worst:g}; take such "
+                "rows out with an all-False completion_mask."
             )
 
 

@@ -4,7 +4,9 @@ One orbax Composite per step: any number of pytrees (parameters, optimizer, type
 key, estimator, buffer) and one JSON dictionary (ledger offset and the like). Orbax
 makes a directory appear only when it is whole. Beside it lies a manifest of sizes and
 checksums, so that damage that comes later (a full disk, a lost page, a careless copy)
-is found before the data are used: such a checkpoint is passed over with a warning.
+is found before the data are used: such a checkpoint is passed over with a warning. A
+checkpoint that was being saved when the process died has a mark beside it and no
+manifest: it never was one.
 """
 
 from __future__ import annotations
@@ -54,12 +56,20 @@ class Checkpoints:
         directory: made if missing. With several processes: one that all of them see.
         max_to_keep: older ones are deleted once a newer one is complete; at least 2,
             so that there is something to fall back to.
+        unverified: also read a checkpoint whose manifest is gone.
 
     Raises:
         CheckpointError: the directory cannot be made or read.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], *, max_to_keep: int = 3):
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        max_to_keep: int = 3,
+        unverified: bool = False,
+    ):
+        self._unverified = unverified
         if max_to_keep < 2:
             raise ValueError("max_to_keep must be at least 2: one to fall back to.")
         self.directory = Path(directory).resolve()
@@ -127,6 +137,8 @@ class Checkpoints:
         }
         try:
             self._move_aside(step)
+            if jax.process_index() == 0:
+                self._mark(step).touch()
             self._manager.save(
                 step,
                 args=ocp.args.Composite(**args, **{_META: ocp.args.JsonSave(header)}),
@@ -135,6 +147,7 @@ class Checkpoints:
             self._manager.wait_until_finished()
             if jax.process_index() == 0:
                 self._write_manifest(step)
+                self._mark(step).unlink()
                 self._drop_aside()
         except (OSError, ValueError, RuntimeError) as error:
             raise CheckpointError(
@@ -153,19 +166,23 @@ class Checkpoints:
             `Snapshot`, or None where there is no checkpoint at all.
 
         Raises:
-            CheckpointError: every checkpoint is damaged, or a whole one does not fit
-                the templates (another model, optimizer or set of items).
+            CheckpointError: every checkpoint is damaged, a whole one does not fit the
+                templates (another model, optimizer or set of items), or the newest has
+                lost its manifest and ``unverified`` is false.
         """
         steps = self.steps()[::-1]
-        for step in steps:
+        for step in steps[:]:
             damage = self._agree(self._damage(step))
-            if not damage:
+            if damage == manifest.UNFINISHED:
+                steps.remove(step)
+                continue
+            if not damage or (damage == manifest.MISSING and self._unverified):
                 return self._read(step, templates)
             if damage == manifest.MISSING:
-                try:
-                    return self._read(step, templates)
-                except CheckpointError as error:
-                    damage = f"{damage}, and {error}"
+                raise CheckpointError(
+                    f"{self._path(step)}: {damage}. Copy {self._manifest_path(step)} "
+                    "as well if it was left behind, or go on with --unverified"
+                )
             warnings.warn(
                 f"Checkpoint {self._path(step)} is damaged ({damage}): falling back to "
                 "the one before.",
@@ -208,6 +225,10 @@ class Checkpoints:
     def _manifest_path(self, step: int) -> Path:
         return self.directory / f"manifest_{step:08d}.json"
 
+    def _mark(self, step: int) -> Path:
+        """Is there while the step is being saved."""
+        return self.directory / f"unfinished_{step:08d}"
+
     def _move_aside(self, step: int) -> None:
         if step not in self.steps():
             return
@@ -231,15 +252,20 @@ class Checkpoints:
             shutil.rmtree(aside, ignore_errors=True)
 
     def _write_manifest(self, step: int) -> None:
-        """The manifest of a complete checkpoint; drops those of deleted ones."""
+        """The manifest of a complete checkpoint; drops files of deleted ones."""
         manifest.write(self._manifest_path(step), self._path(step))
         for old in self.directory.glob("manifest_*.json"):
             if not self._path(int(old.stem.split("_")[1])).exists():
                 old.unlink(missing_ok=True)
+        for mark in self.directory.glob("unfinished_*"):
+            if not self._path(int(mark.stem.split("_")[1])).exists():
+                mark.unlink(missing_ok=True)
 
     def _damage(self, step: int) -> str:
         if jax.process_index() != 0:
             return ""
+        if self._mark(step).exists():
+            return manifest.UNFINISHED
         return manifest.damage(self._manifest_path(step), self._path(step))
 
     def _agree(self, damage: str) -> str:

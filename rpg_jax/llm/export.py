@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ def export_pretrained(
     *,
     max_shard_bytes: int = 5_000_000_000,
     overwrite: bool = False,
+    more: Callable[[Path], None] | None = None,
 ) -> Path:
     """Write a folder that transformers and ``load_pretrained`` read back unchanged.
 
@@ -34,6 +35,8 @@ def export_pretrained(
         path: folder to create.
         max_shard_bytes: size above which the tensors are split over several files.
         overwrite: replace an existing folder.
+        more: writes further files (a tokenizer, a card) into the folder that it is
+            given, before it appears.
 
     Raises:
         CheckpointError: the folder exists already, or the disk refused (nothing is
@@ -49,6 +52,8 @@ def export_pretrained(
         raw = config.to_hf_json()
         raw["dtype"] = str(params["embed"].dtype)
         _write_json(scratch / "config.json", raw)
+        if more is not None:
+            more(scratch)
         for written in scratch.iterdir():
             written.chmod(0o644)  # safetensors writes for its owner alone
             with written.open("rb") as handle:

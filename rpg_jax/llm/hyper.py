@@ -47,6 +47,9 @@ class PPOHyper:
         head_chunk: positions per chunk of the head; 0 chooses.
         mismatch_warn: mean |trainer - sampler| log-probability, nats, above which the
             update warns; 0 takes 5e-4 for float32 and 0.05 for bfloat16.
+        importance_cap: each token's advantage is multiplied by min(pi_trainer /
+            pi_sampler, cap) at the start of the update (truncated importance sampling:
+            for a sampler with top-p, a penalty or another implementation); 0: by 1.
     """
 
     advantage: Literal["loo", "critic", "given"] = "loo"
@@ -75,6 +78,7 @@ class PPOHyper:
     remat: bool = True
     head_chunk: int = 0
     mismatch_warn: float = 0.0
+    importance_cap: float = 0.0
 
     def __post_init__(self) -> None:
         # Each comparison is one that NaN fails.
@@ -103,7 +107,7 @@ class PPOHyper:
         for name in (
             *("max_kl", "kl_coef", "entropy_coef", "weight_decay", "grad_clip"),
             *("critic_learning_rate", "loss_length", "lora_rank", "head_chunk"),
-            "mismatch_warn",
+            *("mismatch_warn", "importance_cap"),
         ):
             if not getattr(self, name) >= 0:
                 raise ValueError(

@@ -5,7 +5,8 @@ import os
 import zlib
 from pathlib import Path
 
-MISSING = "it has no manifest"  # killed between the directory and its manifest
+MISSING = "it has no manifest, so nothing says whether its files are whole"
+UNFINISHED = "its saving was cut short"
 
 
 def write(path: Path, root: Path) -> None:

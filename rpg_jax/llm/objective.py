@@ -227,7 +227,7 @@ def loss(
     total, info = losses.ppo_clip_loss(
         scores.log_prob,
         old,
-        fixed.advantage,
+        _weighted(hyper, fixed.advantage, old, rows),
         rows.completion_mask,
         clip_eps=hyper.clip_eps,
         clip_eps_high=hyper.clip_eps_high,
@@ -244,6 +244,24 @@ def loss(
         jax.lax.stop_gradient(sums),
         constant.log_prob,
     )
+
+
+def _weighted(
+    hyper: PPOHyper,
+    advantage: Float[Array, "b L"],
+    old: Float[Array, "b L"],
+    rows: DeviceBatch,
+) -> Float[Array, "b L"]:
+    """Advantages for answers that another distribution than ``old`` has sampled.
+
+    Source: truncated importance sampling, Ionides (2008); per token as in Yao et al.
+    (2025), "Your efficient RL framework secretly brings you off-policy RL training".
+    """
+    if not hyper.importance_cap:
+        return advantage
+    gap = jnp.where(rows.completion_mask, old - rows.sampler_log_prob, 0.0)
+    cap = jnp.float32(hyper.importance_cap)
+    return advantage * jnp.exp(jnp.minimum(gap, jnp.log(cap)))
 
 
 class _Terms(NamedTuple):

@@ -110,15 +110,15 @@ def make_ppo(
     setup = Setup(model_for(config), hyper, mesh)
     run = epoch_donating if donate else epoch
     return PPO(
-        init=functools.partial(_init, setup),
+        init=functools.partial(start, setup),
         update=functools.partial(_update, setup, run),
-        policy_params=functools.partial(_policy_params, setup),
+        policy_params=functools.partial(policy_view, setup),
         export_params=functools.partial(_export_params, setup),
         score=functools.partial(_score, setup),
     )
 
 
-def _init(setup: Setup, key: PRNGKeyArray, params: Any) -> PPOState:
+def start(setup: Setup, key: PRNGKeyArray, params: Any) -> PPOState:
     """State at the start policy; see `PPO.init`."""
     hyper, mesh = setup.hyper, setup.mesh
 
@@ -161,7 +161,8 @@ def _init(setup: Setup, key: PRNGKeyArray, params: Any) -> PPOState:
     return state
 
 
-def _policy_params(setup: Setup, state: PPOState) -> Any:
+def policy_view(setup: Setup, state: PPOState) -> Any:
+    """Weights for the sampler; see `PPO.policy_params`."""
     return _viewed(setup.hyper, state.params["policy"], state.frozen)
 
 
@@ -202,7 +203,7 @@ def _prepare(setup: Setup, batch: PPOBatch[Any]) -> DeviceBatch:
 
 def _score(setup: Setup, state: PPOState, batch: PPOBatch[Any]) -> Scores:
     rows = batch.reward.shape[0]
-    policy = _policy_params(setup, state)
+    policy = policy_view(setup, state)
     scores = score_rows(
         setup, policy, state.params["critic"], state.frozen, _prepare(setup, batch)
     )
@@ -225,7 +226,7 @@ def _fixed(setup: Setup, state: PPOState, batch: DeviceBatch) -> Fixed:
         fixed = fixed._replace(ref_log_prob=reference.log_prob)
     # One minibatch measures its own old log-probabilities in its first pass.
     if hyper.minibatches > 1 or hyper.kl_in_reward or hyper.uses_critic:
-        policy = _policy_params(setup, state)
+        policy = policy_view(setup, state)
         scores = score_rows(setup, policy, state.params["critic"], state.frozen, batch)
         fixed = fixed._replace(old_log_prob=scores.log_prob, old_value=scores.value)
     judged: Fixed = _advantages(setup, batch, fixed)

@@ -179,7 +179,7 @@ def _sample(
     _check_prompts(prompts, prompt_mask, config)
     _check_request(request)
     plan = _plan(request, params, len(prompts) * request.num_samples)
-    knobs = _knobs(key, request, config, len(prompts))
+    knobs = knobs_of(key, request, config, len(prompts))
     tokens, mask = _pad_to(prompts, prompt_mask, bucket(prompts.shape[1]))
     state = prefill(params, tokens, mask, knobs, config=config, plan=plan)
     weights = decoding_weights(
@@ -219,7 +219,7 @@ def _plan(request: Request, params: Params, batch: int) -> Plan:
     )
 
 
-def _knobs(
+def knobs_of(
     key: PRNGKeyArray, request: Request, config: ModelConfig, prompts: int
 ) -> Knobs:
     samples, wanted = request.num_samples, request.rows

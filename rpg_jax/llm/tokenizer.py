@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from rpg_jax.llm.errors import CheckpointError
 
 # Ids that end a turn or a document, by name, in the vocabularies we know.
 STOP_TOKENS = ("<|im_end|>", "<|endoftext|>")
+_LOOKS_LIKE_MARKUP = re.compile(r"<[^<>\s]+>|\[[A-Z_/]+\]").fullmatch
 
 
 def load_tokenizer(path_or_id: str | os.PathLike[str]) -> Any:
@@ -23,8 +25,11 @@ def load_tokenizer(path_or_id: str | os.PathLike[str]) -> Any:
     Raises:
         CheckpointError: transformers is missing, or the tokenizer cannot be read.
     """
+    from rpg_jax.llm.known import RANDOM
     from rpg_jax.llm.weights import resolve
 
+    if str(path_or_id).startswith(RANDOM):
+        path_or_id = "tiny"  # any will do where the weights know nothing
     path = resolve(path_or_id)
     try:
         transformers = _transformers()
@@ -67,17 +72,51 @@ def _transformers() -> Any:
 def chat_ids(tokenizer: Any, prompt: str, *, system: str | None = None) -> list[int]:
     """Token ids of one user turn, ready for the answer, thinking turned off.
 
-    A tokenizer without a chat template encodes the prompt as it stands.
+    Markup inside the texts (``<|im_end|>`` in a script, say) stays text: it becomes
+    ordinary tokens, so that no turn ends where the template does not end it. A
+    tokenizer without a chat template encodes the prompt as it stands.
+
+    Raises:
+        ValueError: the template leaves text out or repeats it, so that the markup
+            cannot be told from its own.
     """
+    texts = [prompt] if system is None else [system, prompt]
+    pattern = _markup(tokenizer)
+    found = [mark for text in texts for mark in pattern.findall(text)]
+    hole = next(c for c in map(chr, range(0xE000, 0xF8FF)) if c not in "".join(texts))
+    *before, user = [pattern.sub(hole, text) for text in texts]
+    parts = _rendered(tokenizer, user, *before).split(hole)
+    if len(parts) != len(found) + 1:
+        raise ValueError(
+            f"the chat template shows {len(parts) - 1} of {len(found)} pieces of markup"
+            " in the prompt; take it out of the text"
+        )
+    ids = list(tokenizer.encode(parts[0], add_special_tokens=False))
+    for mark, part in zip(found, parts[1:], strict=True):
+        # Cut after its first character it matches no special token.
+        for piece in (mark[0], mark[1:], part):
+            ids += tokenizer.encode(piece, add_special_tokens=False)
+    return ids
+
+
+def _rendered(tokenizer: Any, user: str, system: str | None = None) -> str:
     if not getattr(tokenizer, "chat_template", None):
-        text = prompt if system is None else f"{system}\n\n{prompt}"
-        return list(tokenizer.encode(text, add_special_tokens=False))
+        return user if system is None else f"{system}\n\n{user}"
     messages = [] if system is None else [{"role": "system", "content": system}]
-    messages.append({"role": "user", "content": prompt})
-    text = tokenizer.apply_chat_template(
+    messages.append({"role": "user", "content": user})
+    text: str = tokenizer.apply_chat_template(
         messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
     )
-    return list(tokenizer.encode(text, add_special_tokens=False))
+    return text
+
+
+def _markup(tokenizer: Any) -> re.Pattern[str]:
+    """Matches what this tokenizer would read as one token of a template's markup."""
+    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
+    # Some vocabularies have added tokens of plain text (runs of blanks, say).
+    marks = [t.content for t in added if t.special or _LOOKS_LIKE_MARKUP(t.content)]
+    longest_first = sorted((m for m in marks if len(m) > 1), key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
 
 
 def stop_ids(config: ModelConfig, tokenizer: Any = None) -> tuple[int, ...]:

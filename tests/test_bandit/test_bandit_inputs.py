@@ -199,6 +199,25 @@ ELSEWHERE = {
         "bandit.registry.register_agent", "bandit.registry.register_env",
     },
     "test_bandit_simulate": {"bandit.simulate.simulate"},
+    "test_bandit_crossed": {
+        "bandit.crossed.precision", "bandit.crossed.posterior",
+        "bandit.crossed.others_say", "bandit.crossed.learn",
+    },
+    "test_bandit_shared_sampling": {
+        "bandit.shared_sampling.believe", "bandit.shared_sampling.shared_sampling",
+        "bandit.bound.noise_variance", "bandit.bound.log_constant",
+    },
+    "test_bandit_logged": {
+        *(f"bandit.logged.{name}" for name in ("read_log", "make_log")),
+        *(f"bandit.off_policy.{name}" for name in (
+            "weights", "unsupported", "off_policy_rate", "best_rate", "most_reward",
+            "best_ratio", "best_arm", "cross_fitted", "evaluate")),
+        *(f"bandit.replay.{name}" for name in (
+            "table_env", "expected_decisions", "refusal", "replay")),
+        *(f"bandit.log_report.{name}" for name in (
+            "facts", "rate_rows", "agent_rows", "run", "terminal")),
+        "bandit.resampled.resampled",
+    },
     "test_bandit_agents": {"bandit.prices.from_estimator", "bandit.ucb.ucb_action",
                            "bandit.base.check_numbers"},
     "test_bandit_cucb": {

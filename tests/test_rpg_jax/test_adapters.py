@@ -101,7 +101,7 @@ def test_verl_form():
     )
     json.dumps(got)  # verl logs them
     np.testing.assert_allclose([g["score"] for g in got], [0, -0.1, -0.6], atol=1e-12)
-    assert [g["seconds"] for g in got] == SECONDS
+    assert [g["rpg_seconds"] for g in got] == SECONDS
     with pytest.raises(ValueError, match="3 rewards for 1"):
         compute(["d"], ["a"], [None], [{}])
 
@@ -250,8 +250,8 @@ def test_failures_and_infrastructure_errors_in_every_form():
     rows = compute(["d"] * 3, ["a"] * 3, [None] * 3, [{}] * 3)
     json.dumps(rows, allow_nan=False)
     np.testing.assert_allclose([r["score"] for r in rows], [0, -1.5, 0], atol=1e-12)
-    assert [r["seconds"] for r in rows] == [10.0, 30.0, 0.0]
-    assert [r["reward"] for r in rows] == [0.5, 0.0, 0.0]
+    assert [r["rpg_seconds"] for r in rows] == [10.0, 30.0, 0.0]
+    assert [r["rpg_reward"] for r in rows] == [0.5, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("keys", [("reward",), ("reward", "duration", "seconds")])
@@ -267,6 +267,6 @@ def test_verl_logs_the_rate_that_was_charged():
         before = compute.relative.rate
         rows = compute(["d"] * 3, ["a"] * 3, [None] * 3, [{}] * 3)
         for row in rows:
-            want = row["reward"] - row["rate"] * row["seconds"]
+            want = row["rpg_reward"] - row["rpg_rate"] * row["rpg_seconds"]
             np.testing.assert_allclose(row["score"], want, atol=1e-12)
-            assert step == 0 or row["rate"] == before
+            assert step == 0 or row["rpg_rate"] == before

@@ -7,10 +7,10 @@ honest script gains more than 0.2, and gains order scripts as scores do.
 import dataclasses
 
 import pytest
-from synthetic_helpers import SCRIPTS, SHORTS, own_core, shared_cache, small_data
+from synthetic_helpers import SCRIPTS, SHORTS, one_slot, shared_cache, small_data
 
 from rpg_tasks import Grader, get_task
-from sandbox_exec import Level, Limits, LocalPool, ScriptJob
+from sandbox_exec import Limits, ScriptJob
 
 FAST = ("denoising-docs", "nyc-taxi", "textnorm-en")
 # One more script of the same task, for the order of gains; the slow test runs it.
@@ -29,15 +29,7 @@ class Outcome:
 
 @pytest.fixture(scope="module")
 def pool():
-    # One core, as every task's record says: threads that wait for each other on a
-    # loaded machine make boosted trees a hundred times slower.
-    with LocalPool(
-        slots=1,
-        cores=(own_core(),),
-        require=Level.POSIX,
-        calibrate=False,
-        rerun_contended=False,
-    ) as pool:
+    with one_slot() as pool:
         yield pool
 
 

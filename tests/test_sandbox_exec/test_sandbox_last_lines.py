@@ -54,6 +54,33 @@ def test_a_script_that_ignores_the_question_gets_no_more_time():
     assert time.monotonic() - started < 30
 
 
+@pytest.mark.parametrize("level", list(Level))
+def test_cpu_seconds_are_a_limit_of_their_own(level):
+    if level not in levels():
+        pytest.skip(f"no {level.name} here")
+    busy = "print('on', flush=True)\ndef last_seen():\n  while True: pass\nlast_seen()"
+    record = run_script(job(busy, wall_s=60, cpu_s=0.4), level=level)
+    assert (record.status, record.cpu_s) == ("timeout", 0.4)
+    assert 0.4 <= record.delta_s < 60
+    assert record.stdout_head == "on\n"
+    assert "in last_seen" in record.stderr_head
+    # Waiting uses none of it; then the wall stops the script.
+    idle = "import time; time.sleep(60)"
+    record = run_script(job(idle, wall_s=1.5, cpu_s=0.9), level=level)
+    assert (record.status, record.delta_s) == ("timeout", 1.5)
+    assert record.cpu_s < 0.9
+
+
+@pytest.mark.parametrize("level", [Level.NAMESPACES, Level.FULL])
+def test_cpu_seconds_of_child_processes_count(level):
+    if level not in levels():
+        pytest.skip(f"no {level.name} here")
+    text = "import subprocess, sys\n"
+    text += "subprocess.run([sys.executable, '-c', 'while True: pass'])"
+    record = run_script(job(text, wall_s=30, cpu_s=0.5), level=level)
+    assert (record.status, record.cpu_s) == ("timeout", 0.5)
+
+
 def test_the_interpreters_own_start_is_kept(tmp_path):
     code = "import sys; sys.path.insert(0, sys.argv[1]); import sitecustomize as s\n"
     code += "print(sys.modules['sitecustomize'].__file__); print(sys.path[0])\n"

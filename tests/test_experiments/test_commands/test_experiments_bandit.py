@@ -210,6 +210,46 @@ def test_commands_are_listed():
     assert "bandit" in done.stdout
 
 
+ENV_FILE = """
+from bandit import envs
+from bandit.registry import EnvSpec, register_env
+
+DESK = envs.env_of("E4", [[0.5, 0.9]], [[0.6, 5.0]])
+register_env(EnvSpec("desk", "help desk", lambda arms, contexts: DESK, size=(2, 1)))
+"""
+
+
+def test_an_environment_is_one_small_file(tmp_path):
+    (tmp_path / "desk.py").write_text(ENV_FILE)
+    flags = ["--agents=uniform", "--steps=50", "--trials=2"]
+    flags += [f"--env={tmp_path / 'desk.py'}", f"--out={tmp_path / 'run'}"]
+    done = run(*flags)
+    assert done.returncode == 0, done.stderr
+    assert "desk, K = 2, X = 1" in done.stdout
+    (tmp_path / "desk.py").write_text(ENV_FILE + "# changed")
+    one_line(run(*flags, "--resume"), "config")
+    one_line(run(*flags, "--arms=3"), "--arms=3: the environment has 2")
+    (tmp_path / "none.py").write_text("")
+    one_line(run(f"--env={tmp_path / 'none.py'}"), "registers no environment")
+    one_line(run(f"--env={tmp_path / 'gone.py'}"), "there is no file")
+
+
+def test_logged_decisions_are_replayed_or_refused(tmp_path):
+    log = tmp_path / "log.csv"
+    lines = [f"x,{'ab'[k % 2]},{k % 3},{1 + k % 5}" for k in range(300)]
+    log.write_text("context,arm,reward,seconds\n" + "\n".join(lines) + "\n")
+    flags = [f"--env={log}", "--agents=uniform", "--trials=3", "--steps=50"]
+    one_line(run(*flags), "no column 'propensity'")
+    done = run(*flags, "--propensity=uniform", f"--out={tmp_path / 'run'}")
+    assert done.returncode == 0, done.stderr
+    assert "best reward rate" in done.stdout
+    assert read_csv(tmp_path / "run" / "log_agents.csv")[0]["agent"] == "uniform"
+    flags += ["--propensity=uniform", "--logged=resample", f"--out={tmp_path / 'on'}"]
+    done = run(*flags)
+    assert done.returncode == 0, done.stderr
+    assert read_csv(tmp_path / "on" / "result.csv")[0]["num_arms"] == 2
+
+
 @contextlib.contextmanager
 def started(*flags):
     """The command at work; whatever happens, it does not outlive the test."""

@@ -126,6 +126,23 @@ def test_options_of_max_at_k():
             MaxAtK(**bad)
 
 
+def test_max_at_k_as_the_reward():
+    options = Options(task=("spooky-author",), reward="max_at_k")
+
+    def resolved(*arms):
+        chosen = dataclasses.replace(options, arms=arms) if arms else options
+        return resolve_settings(chosen, describe=lambda _: None)
+
+    settings = resolved()
+    assert settings.arms == (get_arm("rpg-best"), get_arm("max-at-k"))
+    # What a score is worth is as before: w is made of gains.
+    assert settings.protocol.rule == SOUND.rule
+    both = ("max-at-k+own-advantage", "search-only")
+    assert [arm.name for arm in resolved(*both).arms] == list(both)
+    with pytest.raises(UsageError, match=r"=max_at_k: vanilla learns from the reward"):
+        resolved("rpg-best", "vanilla")
+
+
 def test_the_cap_is_for_new_runs_under_sound():
     assert _protocol().learning.caps
     assert not _protocol(cap_gainless=False).learning.caps

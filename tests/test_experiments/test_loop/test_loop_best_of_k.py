@@ -12,8 +12,12 @@ from experiments.config.errors import ReplayError
 from experiments.config.objective import MaxAtK
 from experiments.config.protocol import SOUND
 from experiments.loop.algorithm import Loop
+from experiments.loop.horizon import Horizon
+from experiments.loop.learn import Rows
+from experiments.loop.objective import BestOfK
 from experiments.loop.turns import run
 from experiments.records.recorded import MEASURED
+from rpg_jax import kernel_cdf, max_at_k_of, pareto_tail_cdf
 
 CHAINS, STEPS = 6, 6
 ARMS = ("max-at-k", "max-at-k+own", "max-at-k+greedy-ranking", "rpg-best", "reward+own")
@@ -62,6 +66,29 @@ def _left(metrics, step, budget):
         each = (used[-1] - used[0]) / (len(used) - 1)
         left = min(left, (budget.seconds - used[-1]) / each)
     return max(left, 1.0)
+
+
+def _rows(values):
+    ones, all_of = np.ones(len(values)), np.ones(len(values), bool)
+    return Rows(values, values, ones, all_of, all_of, np.arange(len(values)))
+
+
+@pytest.mark.parametrize("form", ["kernel", "pareto"])
+def test_smooth_forms_are_those_of_the_library(form):
+    chosen, horizon = BestOfK(MaxAtK(form=form, max_k=4), 8), Horizon(9.0, 0.0, None)
+    plain = BestOfK(MaxAtK(max_k=4), 8)
+    rng, values = np.random.default_rng(0), []
+    for step in range(3):
+        values.append(rng.random(8) if step else np.zeros(8))
+        rows = _rows(values[-1])
+        w, numbers = chosen.earned(rows, horizon)
+        expected, _ = plain.earned(rows, horizon)
+        sample = np.concatenate(values)
+        if step:  # before, all values are equal
+            fitted = {"kernel": kernel_cdf, "pareto": pareto_tail_cdf}[form](sample)
+            expected = max_at_k_of(values[-1], fitted, k=4.0)
+        np.testing.assert_allclose(w, expected, rtol=1e-5)
+        assert numbers["sample"] == len(sample)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +193,7 @@ def test_stopping_changes_nothing(tmp_path, arm, every):
     np.testing.assert_array_equal(policy.theta, straight.theta)
 
 
-@pytest.mark.parametrize("form", ["value", "rank"])
+@pytest.mark.parametrize("form", ["value", "rank", "pareto"])
 @pytest.mark.parametrize("arm", ARMS)
 def test_replay_is_bit_for_bit(tmp_path, arm, form):
     """k follows the wall time of the run that was recorded, not the replay's."""

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic_helpers import SHORTS, own_core, shared_cache
+from synthetic_helpers import SHORTS, one_slot, shared_cache
 
 from experiments.menus import ChosenScript, MenuError, Pick, draw, recipes, task_menu
 from experiments.menus.recipe import Option, Recipe
 from experiments.menus.twins import plain_pick, plain_script, waste_share, wasteful
 from rpg_tasks import prepare_task
-from sandbox_exec import Level, Limits, LocalPool, ScriptJob
+from sandbox_exec import Limits, ScriptJob
 
 # One task of each menu file with features of its own; all draw from common, models.
 SAMPLE = ("leaf-classif", "insults", "aerial-cactus", "whale", "textnorm-en")
@@ -52,13 +52,7 @@ def submission(tmp_path_factory):
     """A function from a task and scripts to what they submit, and their seconds."""
     cache = shared_cache(tmp_path_factory)
     limits = Limits(wall_s=300.0, memory_mb=4096)
-    with LocalPool(
-        slots=1,
-        cores=(own_core(),),
-        require=Level.POSIX,
-        calibrate=False,
-        rerun_contended=False,
-    ) as pool:
+    with one_slot() as pool:
 
         def run(short: str, chosen: ChosenScript) -> tuple[pd.DataFrame, float]:
             record = pool.submit(

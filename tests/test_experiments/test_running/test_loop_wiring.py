@@ -40,9 +40,26 @@ def data(tmp_path_factory):
     return prepare_task("leaf-classif", cache_dir=shared_cache(tmp_path_factory))
 
 
+def test_the_limit_is_on_the_scripts_clock(data):
+    grader = Grader(data.task, data.answers, data.sample)
+    wall = script_limits(data, grader, limit_s=60.0)
+    assert (wall.wall_s, wall.cpu_s) == (60.0, None)
+    cpu = script_limits(data, grader, limit_s=60.0, script_clock="cpu")
+    assert cpu.cpu_s == 60.0
+    assert cpu.wall_s > 60.0
+    prompts = [
+        make_hooks(None, None, data, grader, limits, max_prompt_tokens=10_000).describe(
+            None
+        )
+        for limits in (wall, cpu)
+    ]
+    assert prompts[0] == prompts[1]
+    assert "60 s" in prompts[0]
+
+
 def test_a_run_through_everything(tmp_path, data):
     grader = Grader(data.task, data.answers, data.sample)
-    limits = script_limits(data, grader, wall_s=60.0)
+    limits = script_limits(data, grader, limit_s=60.0)
     spec = RunSpec(
         arm=get_arm("rpg"),
         protocol=SOUND.__class__(chains=len(SCRIPTS)),

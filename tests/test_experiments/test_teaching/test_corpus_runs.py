@@ -5,12 +5,11 @@ import re
 
 import numpy as np
 import pytest
-from synthetic_helpers import SHORTS, own_core, shared_cache
+from synthetic_helpers import SHORTS, one_slot, shared_cache
 
 from experiments.menus import draw, recipes
 from experiments.teaching.run_scripts import run_scripts, summary
 from rpg_tasks import prepare_task
-from sandbox_exec import Level, LocalPool
 
 # Cheap tasks: a script of theirs is mostly the imports.
 FAST = ("insults", "nyc-taxi", "textnorm-en")
@@ -21,13 +20,7 @@ IMPORTS = "sklearn|scipy|lightgbm"
 
 @pytest.fixture(scope="module")
 def pool():
-    with LocalPool(
-        slots=1,
-        cores=(own_core(),),
-        require=Level.POSIX,
-        calibrate=False,
-        rerun_contended=False,
-    ) as pool:
+    with one_slot() as pool:
         yield pool
 
 

@@ -122,18 +122,11 @@ def empty(directory, step):
     (directory / f"step_{step:08d}").mkdir()
 
 
-def lose_manifest_and_data(directory, step):
-    (directory / f"manifest_{step:08d}.json").unlink()
-    for path in files_of(directory, step):
-        if path.suffix != ".txt":
-            path.write_bytes(b"")
-
-
 def break_manifest(directory, step):
     (directory / f"manifest_{step:08d}.json").write_text("{")
 
 
-DAMAGES = [truncate, flip, remove, empty, lose_manifest_and_data, break_manifest]
+DAMAGES = [truncate, flip, remove, empty, break_manifest]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -174,9 +167,40 @@ def test_a_step_saved_again_leaves_one_copy_once_the_new_one_is_whole(
     assert three.restore(make_items(0)).step == 4
 
 
-def test_a_whole_checkpoint_whose_manifest_was_not_written_yet_is_used(three):
+def test_without_its_manifest_a_checkpoint_is_read_only_if_asked_for(three):
     (three.directory / "manifest_00000003.json").unlink()
+    with pytest.raises(CheckpointError, match=r"00003: it has no manifest.*unverified"):
+        three.restore(make_items(0))
+    with Checkpoints(three.directory, unverified=True) as store:
+        assert_same(store.restore(make_items(0)).items, make_items(3))
+    flip(three.directory, 2)  # what has a manifest is checked all the same
+    shutil.rmtree(three.directory / "step_00000003")
+    with Checkpoints(three.directory, unverified=True) as store:
+        with pytest.warns(RuntimeWarning, match="wrong checksum"):
+            found = store.restore(make_items(0))
+        assert found.step == 1
+
+
+def test_what_was_being_saved_when_the_process_died_is_no_checkpoint(
+    three, monkeypatch, tmp_path
+):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(manifest, "write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        three.save(4, make_items(4))
+    assert files_of(three.directory, 4)  # orbax had written it
     assert three.restore(make_items(0)).step == 3
+    with Checkpoints(tmp_path / "first") as store:
+        with pytest.raises(KeyboardInterrupt):
+            store.save(1, make_items(1))
+        assert store.restore(make_items(0)) is None
+    # Saved again, it is whole.
+    monkeypatch.undo()
+    three.save(4, make_items(4))
+    assert three.restore(make_items(0)).step == 4
+    assert not list(three.directory.glob("unfinished_*"))
 
 
 def test_nothing_readable_is_an_error_and_not_a_fresh_start(three):

@@ -46,6 +46,32 @@ def test_an_update_equals_the_plain_oracle(params, batch, after):
     np.testing.assert_allclose(metrics.grad_norm, norms, rtol=1e-4)
 
 
+def _gradient_norm(params, batch, **changes):
+    """Of one pass without a penalty or a bonus."""
+    hyper = dataclasses.replace(
+        BASE, epochs=1, kl_coef=0.0, entropy_coef=0.0, mismatch_warn=1e9, **changes
+    )
+    return float(run(hyper, params, batch)[2].grad_norm[0])
+
+
+def test_truncated_importance_sampling_weighs_tokens_by_their_ratio(params, batch):
+    ppo = make_ppo(CONFIG, BASE)
+    scores = ppo.score(ppo.init(jax.random.key(1), params), batch)
+    trainer = np.where(batch.completion_mask, scores.log_prob, 0.0)
+    # What was sampled at half the trainer's probability counts twice, or as the cap.
+    half = np.where(batch.completion_mask, trainer - np.log(2), 0.0)
+    batch = batch._replace(sampler_log_prob=half)
+    plain = _gradient_norm(params, batch)
+    for cap, factor in ((5.0, 2.0), (1.5, 1.5)):
+        found = _gradient_norm(params, batch, importance_cap=cap)
+        assert found == pytest.approx(factor * plain, rel=1e-4)
+    # A token alone: the rows whose first token is heavier than the others.
+    half[:, 1:] = trainer[:, 1:]
+    uneven = _gradient_norm(params, batch, importance_cap=5.0)
+    assert uneven != pytest.approx(plain, rel=1e-3)
+    assert uneven < 2 * plain
+
+
 # --- invariants ---------------------------------------------------------------------
 
 
