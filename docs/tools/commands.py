@@ -18,6 +18,7 @@ PAGE = ROOT / "docs" / "reference" / "commands.md"
 #: (heading, words after ``python -m``).
 COMMANDS = (
     ("experiments.mle_bench", ("experiments.mle_bench",)),
+    ("experiments.nanogpt", ("experiments.nanogpt",)),
     ("experiments.report", ("experiments.report",)),
     ("experiments.bandit", ("experiments.bandit",)),
     ("experiments.sample", ("experiments.sample",)),

@@ -38,8 +38,8 @@ from experiments.reporting.runs import (
     rule_of,
 )
 from experiments.reporting.unfinished import absent, failed, progress, stopped
-from rpg_tasks.goals import get_goal
-from rpg_tasks.registry import TaskError, load_tasks
+from rpg_tasks.goals import get_goal, goal_names
+from rpg_tasks.registry import TaskError
 
 CONFIG = "config.json"
 
@@ -301,6 +301,6 @@ def _read_root(
 
 def _order(runs: Sequence[RunRecords]) -> Callable[[RunRecords], tuple[int, int, int]]:
     """Tasks as in the paper's table, arms as they are listed, then others by name."""
-    tasks, arms = list(load_tasks()), list(ARMS)
+    tasks, arms = goal_names(), list(ARMS)
     arms += sorted({run.arm for run in runs} - set(arms))
     return lambda run: (tasks.index(run.task.short), arms.index(run.arm), run.seed)
