@@ -55,8 +55,9 @@ def test_code_of_a_page_names_what_exists(path):
     ],
 )
 def test_code_of_a_page_runs(page):
+    names: dict[str, object] = {}  # a page is read from its top
     for block in blocks(DOCS / page):
-        exec(compile(block, page, "exec"), {})
+        exec(compile(block, page, "exec"), names)
 
 
 def test_the_arm_of_the_guide_can_be_named(tmp_path):
