@@ -99,8 +99,6 @@ ARMS: dict[str, Arm] = {
         Arm("on-policy-rate", advantage_price="on-policy", ranking_price="on-policy"),
         # Yang et al. (2025): longer actions weigh more, their time costs nothing.
         _unpriced("duration-weighted", weight="duration"),
-        # Speedruns: r = 1 - T / T_cap, as the paper words its rival.
-        _unpriced("vanilla-time"),
         Arm(
             "rpg-best",
             advantage_price="own",

@@ -6,6 +6,11 @@ import dataclasses
 import math
 from typing import NamedTuple
 
+from experiments.config.arms import Arm
+
+#: An arm of the paper's words: r = 1 - T / T_cap, and time has no price.
+VANILLA_TIME = Arm("vanilla-time", advantage_price="none", ranking_price="none")
+
 # Of the published protocol (docs/nanogpt.md).
 PAPER_TARGET = 3.28
 PAPER_CAP_S = 1500.0

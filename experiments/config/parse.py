@@ -41,15 +41,23 @@ def tasks_of(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def arms_of(names: Sequence[str], fixed_price: float | None) -> tuple[Arm, ...]:
+def arms_of(
+    names: Sequence[str], fixed_price: float | None, more: Sequence[Arm] = ()
+) -> tuple[Arm, ...]:
     """The arms that ``--arms`` lists.
+
+    Args:
+        names: as given; ``all`` is all but those of ``more``.
+        fixed_price: reward per second, of the arm of that name.
+        more: arms of this command alone.
 
     Raises:
         UsageError: there is no such arm, or the fixed price is missing or not needed.
     """
+    own = {arm.name: arm for arm in more}
     chosen = [n for n in ARMS if n != "fixed-price" or fixed_price is not None]
     if list(names) != ["all"]:
-        chosen = choices("arms", names, [*ARMS, *SYSTEMATIC])
+        chosen = choices("arms", names, [*ARMS, *SYSTEMATIC, *own])
     if fixed_price is not None and "fixed-price" not in chosen:
         raise UsageError("--fixed-price is for --arms=fixed-price: add that arm")
     if fixed_price is None and "fixed-price" in chosen:
@@ -58,7 +66,8 @@ def arms_of(names: Sequence[str], fixed_price: float | None) -> tuple[Arm, ...]:
         )
     try:
         return tuple(
-            get_arm(n, fixed_price=fixed_price if n == "fixed-price" else None)
+            own.get(n)
+            or get_arm(n, fixed_price=fixed_price if n == "fixed-price" else None)
             for n in chosen
         )
     except ValueError as error:

@@ -9,7 +9,7 @@ from typing import Any
 
 from experiments.config import parse
 from experiments.config.budget import Budget
-from experiments.config.crossing import PAPER_CAP_S, Crossing
+from experiments.config.crossing import PAPER_CAP_S, VANILLA_TIME, Crossing
 from experiments.config.errors import UsageError
 from experiments.config.plugins import load_plugins
 from experiments.config.presets import Preset, preset_for
@@ -45,7 +45,7 @@ def resolve_speedrun(
     except TaskError as error:
         raise UsageError(f"--speedrun: {error}") from None
     common = options.common()
-    arms = parse.arms_of(options.arms, options.fixed_price)
+    arms = parse.arms_of(options.arms, options.fixed_price, (VANILLA_TIME,))
     preset = preset_for(common.model, describe)
     style = preset.style
     protocol = _protocol(options, preset)

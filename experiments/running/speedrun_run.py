@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.config.arms import Arm
+from experiments.config.crossing import VANILLA_TIME
 from experiments.config.errors import LoopError
 from experiments.config.protocol import Protocol
 from experiments.loop.algorithm import Loop
@@ -30,9 +31,6 @@ from sandbox_exec.protocol import RunRecord, ScriptPool
 if TYPE_CHECKING:  # scikit-learn is slow to import
     from rpg_tasks.grading import Grade
 
-#: An arm of the paper's words: r = 1 - T / T_cap, and time has no price.
-VANILLA_TIME = "vanilla-time"
-
 
 def protocol_for(arm: Arm, protocol: Protocol) -> Protocol:
     """The protocol with the reward that an arm learns from.
@@ -41,7 +39,7 @@ def protocol_for(arm: Arm, protocol: Protocol) -> Protocol:
     ``paper`` an arm without a price has a reward of its own.
     """
     kind = protocol.rule.kind
-    if kind == "crossing" and (arm.objective == "max-at-k" or arm.name == VANILLA_TIME):
+    if kind == "crossing" and (arm.objective == "max-at-k" or arm == VANILLA_TIME):
         kind = "time-saved"
     elif kind == "paper-crossing" and arm.advantage_price == "none":
         kind = "paper-crossing-vanilla"

@@ -218,7 +218,7 @@ def test_settings_survive_json(tmp_path):
     assert plain.from_plain(Settings, shown) == found
     del shown["model"]
     (tmp_path / "config.json").write_text(json.dumps({"config": shown}))
-    with pytest.raises(UsageError, match="not that of an MLE-Bench experiment"):
+    with pytest.raises(UsageError, match="not that of such an experiment"):
         read_settings(tmp_path)
     with pytest.raises(UsageError, match="there is no run in"):
         read_settings(tmp_path / "nowhere")
