@@ -74,6 +74,9 @@ def arms_of(
         raise UsageError(f"--fixed-price: {error}") from None
 
 
+_MOST_SEEDS = 100  # of a plain number: more is a mistake, and a list takes any
+
+
 def seeds_of(values: Sequence[str]) -> tuple[int, ...]:
     """``3`` is the three seeds 0, 1, 2; ``0,7`` and ``7,`` are lists.
 
@@ -90,8 +93,11 @@ def seeds_of(values: Sequence[str]) -> tuple[int, ...]:
             "(0,7)"
         )
     if len(values) == 1:
-        if not 1 <= numbers[0] <= 1000:
-            raise UsageError(f"--seeds={numbers[0]}: between 1 and 1000 seeds")
+        if not 1 <= numbers[0] <= _MOST_SEEDS:
+            raise UsageError(
+                f"--seeds={numbers[0]} is a number of seeds, 1 to {_MOST_SEEDS}; for "
+                f"the one seed {numbers[0]} write --seeds={numbers[0]},"
+            )
         return tuple(range(numbers[0]))
     return tuple(dict.fromkeys(numbers))
 

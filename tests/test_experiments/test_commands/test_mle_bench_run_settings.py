@@ -143,6 +143,7 @@ def test_seeds_and_arms_and_tasks_as_lists():
         ({"arms": ["fixed-price"], "fixed_price": -1.0}, "finite and >= 0"),
         ({"seeds": ["one"]}, "number of seeds"),
         ({"seeds": ["-1"]}, "number of seeds"),
+        ({"seeds": ["900"]}, "for the one seed 900 write --seeds=900,"),
         ({"budget": 0.0}, "must be positive"),
         ({"budget": float("nan")}, "must be positive"),
         ({"steps": 0}, "must be at least 1"),
