@@ -37,6 +37,18 @@ def key() -> jax.Array:
     return jax.random.key(0)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _few_mappings():
+    """Drop compiled programs before they use up the process's memory mappings.
+
+    Each holds about 16; Linux allows 65,530 by default, and beyond it LLVM aborts.
+    """
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
+        jax.clear_caches()
+
+
 @pytest.fixture(autouse=True)
 def _flags_of_the_command(request):
     """Tests of a module that names a COMMAND have that command's flags."""
