@@ -45,7 +45,8 @@ from experiments.menus.recipe import (
     draw_script,
 )
 from experiments.menus.restrict import restricted
-from rpg_tasks.registry import Task, TaskError, get_task, task_folder
+from rpg_tasks.goal import Goal
+from rpg_tasks.registry import TaskError, get_task, task_folder
 from rpg_tasks.speedrun.record import speedruns
 
 DATA = Path(__file__).with_name("data")
@@ -107,9 +108,20 @@ def has_menu(task: str) -> bool:
     return task in _table("tasks") or _own_file(task) is not None
 
 
-def draw(task: Task | str, rng: np.random.Generator) -> ChosenScript:
+def draw(task: Goal | str, rng: np.random.Generator) -> ChosenScript:
     """A script for a task, every choice drawn again."""
-    return draw_script(recipes(get_task(task).short), rng)
+    return draw_script(recipes(goal_of(task).short), rng)
+
+
+def goal_of(name: Goal | str) -> Goal:
+    """The task or the speedrun of a name; a task itself is given back.
+
+    Raises:
+        TaskError: there is none.
+    """
+    if not isinstance(name, str):
+        return name
+    return speedruns()[name] if name in speedruns() else get_task(name)
 
 
 def slots_of(name: str) -> Slots:

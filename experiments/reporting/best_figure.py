@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from experiments.reporting import wording
 from experiments.reporting.best import BestScores
 from experiments.reporting.style import INK, Panel, look
 
@@ -29,7 +30,7 @@ def best_panel(best: BestScores) -> Panel:
         axis.set_xlim(0, best.end or 1.0)
         _limits(axis, best)
         way = "higher is better ↑" if best.sign > 0 else "lower is better ↓"
-        axis.set_ylabel(f"best score so far\n({way})")
+        axis.set_ylabel(f"best {wording.score(best.task)} so far\n({way})")
         axis.set_xlabel("wall seconds of a run")
         # The axis's own, not the figure's: a page cuts panels from their figure.
         axis.legend(

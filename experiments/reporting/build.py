@@ -22,10 +22,13 @@ from experiments.reporting import (
     medals,
     run_sheets,
     score_sheets,
+    speedrun_sheets,
+    speedruns,
     spread,
     spread_words,
     times,
     verdict,
+    wording,
 )
 from experiments.reporting.best import BestScores
 from experiments.reporting.budget import BudgetUse
@@ -36,6 +39,7 @@ from experiments.reporting.learning import Check
 from experiments.reporting.load import load
 from experiments.reporting.runs import Experiment, ReportError
 from experiments.reporting.sheet import Sheet
+from experiments.reporting.speedruns import Result
 
 PAGE = "report.html"
 
@@ -115,14 +119,15 @@ def build(
     checks = [c for task in experiment.tasks for c in learning.checks(experiment, task)]
     bests = _bests(experiment)
     judged = verdict.verdicts(experiment, bests)
-    tables = {"best": [verdict.best_sheet(experiment, bests, judged)]} if bests else {}
+    races = speedruns.results(experiment)
+    tables = _first_sheets(experiment, bests, judged, races)
     tables |= _sheets(experiment, used, found, checks)
     progress("figures")
     figures, written = draw.figures(experiment, bests, used, checks, target)
     progress("scripts and page")
     units = [(one.kind, one.count) for one in found or checks]
     lines = html.Lines(
-        verdict.headline(judged, bests),
+        _headline(judged, bests, races),
         headline.headline(experiment, found),
         [one.sentence() for one in judged],
         [one.sentence() for one in found],
@@ -131,8 +136,7 @@ def build(
         edits={t.short: edits.best_edits(experiment, t) for t in experiment.tasks},
         spread=spread_words.line(wide),
     )
-    intro = facts.reward_in_words(experiment)
-    sections = _sections(tables, figures, few=lines.few, intro=intro)
+    sections = _sections(experiment, tables, figures, few=lines.few)
     written.append(files.write(page, html.render(experiment, sections, lines)))
     sheets = [sheet for group in tables.values() for sheet in group]
     said = f"{lines.headline}\n\n{lines.rates}"
@@ -152,6 +156,32 @@ def build(
         sheets,
         written,
     )
+
+
+def _headline(
+    judged: Sequence[verdict.Verdict], bests: Sequence[BestScores], races: list[Result]
+) -> str:
+    """The first sentence; of speedruns on fresh seeds, not on the best attempt."""
+    if races:
+        return " ".join(map(speedrun_sheets.sentence, races))
+    return verdict.headline(judged, bests)
+
+
+def _first_sheets(
+    experiment: Experiment,
+    bests: Sequence[BestScores],
+    judged: Sequence[verdict.Verdict],
+    races: list[Result],
+) -> dict[str, list[Sheet]]:
+    """The tables of the first section."""
+    sheets: list[Sheet] = []
+    if races:
+        sheets.append(speedrun_sheets.result_sheet(races))
+        if any(race.margins for race in races):
+            sheets.append(speedrun_sheets.margin_sheet(races))
+    if bests:
+        sheets.append(verdict.best_sheet(experiment, bests, judged))
+    return {"best": sheets} if sheets else {}
 
 
 def _places(experiment: Experiment, out: Path | str | None) -> tuple[Path, Path]:
@@ -195,14 +225,14 @@ def _sheets(
 ) -> dict[str, list[Sheet]]:
     """The tables by their place in the page, in the order of tables.md."""
     arms = experiment.arms()
-    paper = not facts.synthetic_tasks(experiment)
+    paper = not (experiment.speedrun or facts.synthetic_tasks(experiment))
     scores = [
         score_sheets.score_sheet(one, arms, paper=paper) for one in used.values() if one
     ]
     if used["total"]:
         scores.append(score_sheets.end_sheet(used["total"], arms, paper=paper))
     test: list[Sheet] = []
-    if medals.any_scored(experiment):
+    if medals.any_scored(experiment) and not experiment.speedrun:
         test = [score_sheets.test_sheet(experiment, paper=paper)]
         if facts.real_tasks(experiment):
             test.append(score_sheets.medal_sheet(experiment))
@@ -217,16 +247,23 @@ def _sheets(
 
 
 def _sections(
+    experiment: Experiment,
     tables: dict[str, list[Sheet]],
     figures: dict[str, list[html.Figure]],
     *,
     few: bool,
-    intro: str,
 ) -> list[Section]:
     """The page; with few tasks, sentences replace the table of contests."""
+    intro, best = facts.reward_in_words(experiment), html.heading(experiment)
+    score = wording.score(experiment.tasks[0])
+    tested = ""
+    if not tables["test"]:
+        tested = "No private test was scored."
+        if experiment.speedrun:
+            tested = "The test on fresh seeds is the first table."
     return [
         Section(
-            "best", "Best score against time", figures=tuple(figures["best"]),
+            "best", best, figures=tuple(figures["best"]),
             sheets=tuple(tables.get("best", ())),
         ),
         Section(
@@ -234,7 +271,7 @@ def _sections(
             sheets=(*(() if few else tables["contests"]), *tables["arms"]),
         ),
         Section(
-            "budget", "Mean score of the chains against time",
+            "budget", f"Mean {score} of the chains against time",
             figures=tuple(figures["budget"]),
             sheets=tuple(tables["scores"]),
         ),
@@ -243,8 +280,9 @@ def _sections(
             sheets=tuple(tables["learning"]),
         ),
         Section(
-            "test", "Private test and failures",
-            intro="" if tables["test"] else "No private test was scored.",
+            "test",
+            "Failures" if experiment.speedrun else "Private test and failures",
+            intro=tested,
             sheets=(*tables["test"], *tables["failures"]),
         ),
     ]  # fmt: skip

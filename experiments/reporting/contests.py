@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from experiments.config.arms import ARMS
-from experiments.reporting import gates, intervals, numbers
+from experiments.reporting import gates, intervals, numbers, wording
 from experiments.reporting.gates import Gate
 from experiments.reporting.intervals import Interval
 from experiments.reporting.runs import Experiment
@@ -85,8 +85,8 @@ class Contest:
             )
         if a.value == b.value == 0:
             return (
-                f"{name}: neither {self.first} nor {self.second} earned any reward: no "
-                "script beat the sample submission."
+                f"{name}: neither {self.first} nor {self.second} earned any reward: "
+                f"{wording.unearned(self.task)}."
             )
         if self.gate is not None:
             return (

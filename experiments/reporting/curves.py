@@ -23,13 +23,6 @@ from rpg_tasks.scores import oriented
 CURVES = ("best", "last", "mean")
 CLOCKS = ("execution", "total")
 
-#: How failures enter, for figures.
-FAILURES = {
-    "best": "a failed attempt costs its time and leaves the best as it is",
-    "last": "a failed attempt counts as the sample submission",
-    "mean": "running mean; a failed attempt counts as the sample submission",
-}
-
 
 class Chain(NamedTuple):
     """One chain as a step function: ``value[i]`` holds from ``time[i]`` on."""
@@ -62,7 +55,7 @@ def chain(
         baseline: the sample submission's score.
         task: gives the orientation.
         curve: ``best`` valid score so far, score of the ``last`` attempt, or running
-            ``mean`` of all; see ``FAILURES``.
+            ``mean`` of all; see ``wording.failures``.
     """
     if curve not in CURVES:
         raise ValueError(f"curve must be one of {CURVES}, got {curve!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.reporting import best_figure, style
+from experiments.reporting import best_figure, style, wording
 from experiments.reporting import figures as panels
 from experiments.reporting.best import BestScores
 from experiments.reporting.budget import BudgetUse
@@ -90,21 +90,23 @@ def _best(where: _Folder, bests: Sequence[BestScores]) -> Figure:
     return where.draw(
         "best",
         [best_figure.best_panel(one) for one in bests],
-        "Best validation score so far against a run's wall time (without compilation), "
+        f"Best validation {wording.score(bests[0].task)} so far against a run's wall "
+        "time (without compilation), "
         f"mean over runs; band: 95% interval over {kinds}. Dotted: a run of the arm "
-        "has ended and keeps its last score. Thin dotted line: the sample submission.",
+        "has ended and keeps its last score. Thin dotted line: "
+        f"{wording.start(bests[0].task)}.",
         size=best_figure.SIZE,
     )
 
 
 def _budget(where: _Folder, clocks: Sequence[BudgetUse]) -> Figure:
     name, curve = clocks[0].task.short, clocks[0].curve
-    foot = panels.small_print(curve)
+    foot = panels.small_print(clocks[0].task, curve)
     return where.draw(
         f"budget-{name}",
         [panels.budget_panel(one) for one in clocks],
-        f"{name}: {panels.CURVE_TEXT[curve]}, mean over chains; band: standard error "
-        f"(between seeds; between chains with one seed). {foot}",
+        f"{name}: {panels.curve_text(clocks[0].task, curve)}, mean over chains; band: "
+        f"standard error (between seeds; between chains with one seed). {foot}",
         foot=foot,
     )
 

@@ -11,6 +11,7 @@ from experiments.config.plain import from_plain
 from experiments.config.virtual import Virtual
 from experiments.reporting.runs import Experiment, rule_of
 from experiments.reporting.sheet import percent
+from experiments.reporting.wording import is_speedrun
 
 REWARDS = {
     "gain": "its gain over the sample submission: 0 for the sample's score or a "
@@ -18,6 +19,14 @@ REWARDS = {
     "raw": "its raw score (turned so that higher is better)",
     "paper": "the paper's: score or leaderboard percentile, with a bonus for a new "
     "best",
+    "crossing": "about 1 where its model reaches the target, a little more for a loss "
+    "further below it, and 0 far above it; a miss adds nothing to this rate",
+    "time-saved": "the share of the time cap that it saved where its model reaches the "
+    "target, else 0",
+    "paper-crossing": "the paper's for a speedrun: 10 minus the loss, with a bonus for "
+    "reaching the target",
+    "paper-crossing-vanilla": "the paper's for vanilla: minus the seconds, with a "
+    "bonus or a malus by the distance to the target",
 }
 CLOCKS = {
     "attempt": "generation and execution of an attempt",
@@ -105,6 +114,7 @@ def facts(experiment: Experiment) -> list[tuple[str, str]]:
     header = next((h for h in experiment.headers if h), {})
     pairs = [
         ("tasks", ", ".join(t.short for t in experiment.tasks)),
+        ("score", _score(experiment)),
         ("arms", _arms(experiment)),
         ("seeds", ", ".join(map(str, sorted({run.seed for run in runs})))),
         ("attempts", _attempts(experiment)),
@@ -133,6 +143,11 @@ def reward_in_words(experiment: Experiment) -> str:
         f"arm. The reward of an attempt is {reward}. ρ̂ is a run's own estimate of its "
         "reward per second, which it uses as the price of a second."
     )
+
+
+def _score(experiment: Experiment) -> str:
+    """What a speedrun's score is; competitions have the metrics of their tasks."""
+    return "; ".join(t.metric_text for t in experiment.tasks if is_speedrun(t))
 
 
 def _policy(config: dict[str, Any]) -> str:

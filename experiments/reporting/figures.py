@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from experiments.reporting import budget as budgets
-from experiments.reporting import curves, learning, numbers
+from experiments.reporting import curves, learning, numbers, wording
 from experiments.reporting.budget import BudgetUse
 from experiments.reporting.curves import Curve
 from experiments.reporting.runs import Experiment, RunRecords
@@ -17,20 +17,25 @@ from rpg_tasks.goal import Goal
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-CURVE_TEXT = {"best": "best score so far", "last": "last score", "mean": "mean score"}
+_CURVE_TEXT = {"best": "best {} so far", "last": "last {}", "mean": "mean {}"}
+
+
+def curve_text(task: Goal, curve: str) -> str:
+    """What a curve shows."""
+    return _CURVE_TEXT[curve].format(wording.score(task))
 
 
 def score_label(task: Goal, curve: str = "best") -> str:
     """The y axis: what it is and which way is better."""
     way = "higher is better ↑" if task.higher_is_better else "lower is better ↓"
-    return f"{CURVE_TEXT[curve]} ({way})"
+    return f"{curve_text(task, curve)} ({way})"
 
 
-def small_print(curve: str) -> str:
+def small_print(task: Goal, curve: str) -> str:
     """What the dotted line is and how failures enter; below every budget curve."""
     return (
         "Thick dots: chains have ended and keep their last value. Thin dotted line: "
-        f"the sample submission. Failures: {curves.FAILURES[curve]}."
+        f"{wording.start(task)}. Failures: {wording.failures(task, curve)}."
     )
 
 

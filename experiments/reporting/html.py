@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.reporting import facts, lineage, texts
+from experiments.reporting import facts, lineage, texts, wording
 from experiments.reporting.edits import Edit
 from experiments.reporting.runs import Experiment
 from experiments.reporting.sheet import Sheet, arrow, number, spread
@@ -76,6 +76,12 @@ class Lines:
     spread: str = ""
 
 
+def heading(experiment: Experiment) -> str:
+    """The page's first heading."""
+    score = wording.score(experiment.tasks[0])
+    return f"Best {score} against time"
+
+
 def render(experiment: Experiment, sections: list[Section], lines: Lines) -> str:
     """The page's text: figures and tables by section, scripts, what was run."""
     from markupsafe import Markup
@@ -91,6 +97,7 @@ def render(experiment: Experiment, sections: list[Section], lines: Lines) -> str
         colours=Markup(f":root{{{colours}--arm-other:{OTHER.colour}}}"),
         code_css=Markup(texts.styles()),
         title=", ".join(experiment.arms()),
+        heading=heading(experiment),
         facts=[pair for pair in known if pair[0] not in facts.FOLDED],
         folded=[pair for pair in known if pair[0] in facts.FOLDED],
         cautions=facts.cautions(experiment),

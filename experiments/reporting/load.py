@@ -48,6 +48,7 @@ _NEEDED = ("run_id", "step", "chain", "status")
 _KEPT = (
     *_NEEDED, "parent", "reason", "script_sha256", "score", "value", "reward",
     "delta_s", "execution_s", "generation_s", "repeat_of",
+    "loss", "program_sha256",
 )  # fmt: skip
 _METRICS = ("step", "rho", "rho_next", "on_policy_rate", "best_score", "finished_at")
 
@@ -75,12 +76,15 @@ class _Totals:
 
     def __init__(self) -> None:
         self.levels: set[str] = set()
+        self.cpu_models: set[str] = set()
         self.executed = self.contended = 0
         self.spent_s = self.disturbed_s = 0.0
 
     def take(self, record: Record) -> None:
         if level := record.get("isolation"):
             self.levels.add(level)
+        if model := record.get("cpu_model"):
+            self.cpu_models.add(model)
         if is_repeat(record) or not record.get("script_sha256"):
             return
         self.executed += 1
@@ -121,6 +125,7 @@ def read_attempts(path: Path, steps: int, *, clock: str = "attempt") -> Attempts
         parent=[row["parent"] for row in rows],
         status=[row["status"] for row in rows],
         script=[row["script_sha256"] for row in rows],
+        program=[row["program_sha256"] for row in rows],
         reason=[row["reason"] for row in rows],
         offset=np.array([row["at"] for row in rows], np.int64),
         step=np.array([row["step"] for row in rows], np.int64),
@@ -132,7 +137,9 @@ def read_attempts(path: Path, steps: int, *, clock: str = "attempt") -> Attempts
         execution_s=_floats(rows, "execution_s"),
         generation_s=_floats(rows, "generation_s"),
         repeat=np.array([is_repeat(row) for row in rows], np.bool_),
+        loss=_floats(rows, "loss"),
         isolation=frozenset(totals.levels),
+        cpu_models=frozenset(totals.cpu_models),
         executed=totals.executed,
         contended=totals.contended,
         spent_s=totals.spent_s,

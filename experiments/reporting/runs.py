@@ -12,13 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.config.reward_rule import RewardRule
+from experiments.reporting.noise import baseline_score
+from experiments.reporting.wording import is_speedrun
 from rpg_tasks.goal import Goal
+from rpg_tasks.speedrun.record import Speedrun
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-STATUSES = ("valid", "invalid", "failed", "no_script", "infrastructure")
+STATUSES = ("valid", "missed", "invalid", "failed", "no_script", "infrastructure")
 
 
 def rule_of(config: Mapping[str, Any]) -> RewardRule:
@@ -42,6 +45,7 @@ class Attempts:
         parent: run_id of the attempt that it improves on; None: the base prompt.
         status: one of ``STATUSES``.
         script: digest of the script.
+        program: digest of what it does; comments do not count.
         reason: why it has no score.
         offset: byte in the file.
         step: from 0.
@@ -54,7 +58,9 @@ class Attempts:
         generation_s: seconds of the answer.
         repeat: whether the program had been run before in the run: it was not run
             again, takes no execution seconds and earns nothing.
+        loss: of a speedrun's model, nats a token.
         isolation: levels of the sandbox.
+        cpu_models: that scripts ran on, where they are on record.
         executed: attempts whose script was run.
         contended: those whose core did other work too.
         spent_s: execution seconds of all attempts, disturbed runs included.
@@ -66,6 +72,7 @@ class Attempts:
     parent: list[str | None]
     status: list[str]
     script: list[str | None]
+    program: list[str | None]
     reason: list[str | None]
     offset: Ints
     step: Ints
@@ -77,7 +84,9 @@ class Attempts:
     execution_s: Floats
     generation_s: Floats
     repeat: Bools
+    loss: Floats
     isolation: frozenset[str]
+    cpu_models: frozenset[str]
     executed: int
     contended: int
     spent_s: float
@@ -148,8 +157,10 @@ class RunRecords:
 
     @property
     def baseline(self) -> float:
-        """The sample submission's score."""
+        """The score to begin with: the sample submission's, or the baseline's."""
         value = self.config.get("baseline")
+        if value is None and isinstance(self.task, Speedrun):
+            return baseline_score(self.root, self.task, rule_of(self.config))
         return math.nan if value is None else float(value)
 
 
@@ -173,6 +184,11 @@ class Experiment:
     def tasks(self) -> list[Goal]:
         """Tasks with a finished step."""
         return list({run.task.short: run.task for run in self.runs}.values())
+
+    @property
+    def speedrun(self) -> bool:
+        """Whether seconds to a target are compared, not scores."""
+        return any(is_speedrun(run.task) for run in self.runs)
 
     def arms(self, task: Goal | None = None) -> list[str]:
         """Arms with a finished step (of a task)."""

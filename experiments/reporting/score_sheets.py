@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from experiments.reporting import facts, medals, tables
+from experiments.reporting import facts, medals, tables, wording
 from experiments.reporting.budget import BudgetUse
-from experiments.reporting.curves import FAILURES
 from experiments.reporting.runs import Experiment
 from experiments.reporting.sheet import (
     Column,
@@ -131,7 +130,7 @@ def score_sheet(
         "budget that every chain of every arm reached.",
         about=(
             f"{SIGN}. Trimmed mean: without the highest and the lowest row.",
-            f"{score}: {FAILURES[budgets[0].curve]}.",
+            f"{score}: {wording.failures(budgets[0].task, budgets[0].curve)}.",
             "Scores are on the split that the reward comes from. The fastest chain "
             "sets the common budget, so with few steps it is short: see also the "
             "scores at the end of each run.",

@@ -17,7 +17,7 @@ import numpy as np
 from experiments.teaching.examples import Example, generate
 from rpg_jax.llm.tokenizer import chat_ids
 
-LENGTHS = (96, 128, 160, 224)
+LENGTHS = (96, 128, 160, 224, 288)
 
 
 class TokenBatch(NamedTuple):
@@ -50,7 +50,7 @@ class Stream:
     """Examples as batches; equal settings give equal batches.
 
     Attributes:
-        tasks: short names.
+        tasks: short names; one that stands there twice has twice the examples.
         tokenizer: of the policy.
         seed: of the examples.
         tokens: of a batch, about.

@@ -24,9 +24,10 @@ from experiments.menus.menu import Menu
 from experiments.menus.part_edits import read
 from experiments.menus.prompt import menu_prompt, shown_place
 from experiments.menus.recipe import ChosenScript
-from experiments.menus.task_menu import draw, menu_of
+from experiments.menus.task_menu import draw, goal_of, menu_of
+from rpg_tasks.goal import Goal
 from rpg_tasks.prompts import Attempt
-from rpg_tasks.registry import Task, get_task
+from rpg_tasks.speedrun.record import Speedrun
 
 # Shares of the corpus, chosen for variety and not tuned to any score.
 NOTED = 0.03  # improve prompts that say why the last answer was not applied
@@ -55,12 +56,12 @@ class Example:
 
 
 def generate(
-    task: Task | str, rng: np.random.Generator, *, kind: str | None = None
+    task: Goal | str, rng: np.random.Generator, *, kind: str | None = None
 ) -> Example:
     """One example.
 
     Args:
-        task: task or its name.
+        task: task or speedrun, or its name.
         rng: all randomness of the example.
         kind: "base" or "improve"; None draws one of the two.
 
@@ -68,7 +69,7 @@ def generate(
         NoMenu: the task has no menu.
         ValueError: an unknown kind.
     """
-    task = get_task(task)
+    task = goal_of(task)
     menu = _menu(task.short)
     kind = kind or ("base" if rng.random() < 0.5 else "improve")
     if kind not in ("base", "improve"):
@@ -119,17 +120,20 @@ def _edit(
             return lines
 
 
-def _attempt(task: Task, script: str, menu: Menu, rng: np.random.Generator) -> Attempt:
+def _attempt(task: Goal, script: str, menu: Menu, rng: np.random.Generator) -> Attempt:
     """The previous attempt, with results drawn regardless of the script."""
     number = round(math.exp(rng.uniform(0.0, math.log(MOST))))
     place = 1 + int(rng.integers(number))
     note = ""
     if rng.random() < NOTED:
         note = f"The last answer was not applied ({_refusal(menu, script, rng)})."
+    seconds = math.exp(rng.uniform(math.log(0.2), math.log(60)))
+    # A speedrun's score is the seconds to its target.
+    score = seconds if isinstance(task, Speedrun) else _random_score(task, rng)
     return Attempt(
         script,
-        seconds=math.exp(rng.uniform(math.log(0.2), math.log(60))),
-        score=_random_score(task, rng),
+        seconds=seconds,
+        score=score,
         note=note,
         rank=(place, number),
     )
@@ -147,7 +151,7 @@ def _refusal(menu: Menu, script: str, rng: np.random.Generator) -> str:
     raise AssertionError(f"an answer that changes nothing was applied: {answer!r}")
 
 
-def _random_score(task: Task, rng: np.random.Generator) -> float:
+def _random_score(task: Goal, rng: np.random.Generator) -> float:
     """A score that the metric could give; it says nothing about the script."""
     if task.higher_is_better:
         return float(rng.uniform(0.2, 1.0))

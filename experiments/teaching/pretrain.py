@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments.menus.prompt import menu_prompt
-from experiments.menus.task_menu import menu_of
+from experiments.menus.task_menu import goal_of, menu_of
 from experiments.teaching.teacher import REFRESH
 from experiments.teaching.tiny_model import start_digest, start_model
 from experiments.teaching.training import SMOKE, PretrainSettings, Training
 from experiments.teaching.writer import Writer, parses
 from rpg_jax.llm import count_parameters
-from rpg_tasks import get_task
 from rpg_tasks.prompts import Attempt
 
 _say = functools.partial(print, flush=True)
@@ -160,7 +159,7 @@ def answer_samples(
     writer = Writer.load(model)
     found = []
     for name in tasks[:: max(len(tasks) // number, 1)][:number]:
-        task = get_task(name)
+        task = goal_of(name)
         menu = menu_of(task.short)
         (first,) = writer.write(task, [menu_prompt(task, menu)], seed=0)
         answers = [first]

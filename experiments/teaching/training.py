@@ -15,7 +15,7 @@ import dataclasses
 import math
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ from experiments.teaching.tokenizer import save, train_tokenizer
 from rpg_jax.llm import Checkpoints, load_pretrained, load_tokenizer
 from rpg_jax.llm.qwen3_5 import Qwen35Config
 from rpg_tasks.registry import load_tasks
+from rpg_tasks.speedrun.record import speedruns
 
 COLUMNS = ("step", "loss", "answer_loss", "grad_norm", "tokens", "seconds")
 HELD_OUT_SEED = 1_000_003
@@ -58,8 +59,9 @@ class PretrainSettings:
         checkpoint_every: updates.
         held_out: examples per task in the held-out loss.
         start: digest of the model whose weights were loaded; empty: random ones.
-        tasks: short names; empty: all.
+        tasks: short names; empty: all, and the speedruns.
         lengths: of batches; each is a compilation.
+        speedrun_share: examples of a speedrun, in multiples of a task's.
     """
 
     teach: TeachOptions = dataclasses.field(default_factory=TeachOptions)
@@ -75,6 +77,7 @@ class PretrainSettings:
     start: str = ""
     tasks: tuple[str, ...] = ()
     lengths: tuple[int, ...] = LENGTHS
+    speedrun_share: int = 1
 
 
 SMOKE = PretrainSettings(
@@ -114,7 +117,8 @@ class Training:
         start: Path | None = None,
     ):
         self.folder, self.settings = folder, settings
-        self.tasks = settings.tasks or tuple(t for t in load_tasks() if has_menu(t))
+        known = (*load_tasks(), *speedruns())
+        self.tasks = settings.tasks or tuple(t for t in known if has_menu(t))
         if start is not None:
             save(load_tokenizer(start), folder / "tokenizer")
         self.tokenizer = self._tokenizer()
@@ -124,8 +128,9 @@ class Training:
             depth=settings.depth,
             hidden=settings.hidden,
         )
+        runs = [t for t in self.tasks if t in speedruns()]
         self.stream = Stream(
-            self.tasks,
+            (*self.tasks, *runs * (settings.speedrun_share - 1)),
             self.tokenizer,
             seed=settings.seed,
             tokens=settings.tokens,
@@ -215,15 +220,23 @@ class Training:
         if self._saved != self.step:
             self.checkpoint()
 
-    def held_out_batches(self) -> list[TokenBatch]:
-        """Batches of other examples than those trained on."""
+    def held_out_batches(self, tasks: Sequence[str]) -> list[TokenBatch]:
+        """Batches of other examples of these tasks than those trained on."""
         return dataclasses.replace(
-            self.stream, seed=HELD_OUT_SEED, per_task=self.settings.held_out
+            self.stream,
+            tasks=tasks,
+            seed=HELD_OUT_SEED,
+            per_task=self.settings.held_out,
         ).block(0)
 
-    def held_out_loss(self) -> float:
-        """Nats per token of answers that were not trained on."""
-        return held_out(self.config, self.state.params, self.held_out_batches())
+    def held_out_loss(self, tasks: Sequence[str] = ()) -> float:
+        """Nats per token of answers that were not trained on.
+
+        Args:
+            tasks: whose answers; empty: those of all tasks, not of the speedruns.
+        """
+        chosen = tasks or [t for t in self.tasks if t not in speedruns()] or self.tasks
+        return held_out(self.config, self.state.params, self.held_out_batches(chosen))
 
     def export(self) -> Path:
         """Write ``model/``: what ``--model=FOLDER`` reads."""

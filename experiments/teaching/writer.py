@@ -16,15 +16,15 @@ from experiments.answers import AnswerForm, NoScript, get_form
 from experiments.menus import part_edits
 from experiments.menus.grammar import TokenMenu, token_menu
 from experiments.menus.prompt import menu_prompt
-from experiments.menus.task_menu import menu_of
+from experiments.menus.task_menu import goal_of, menu_of
 from rpg_jax.llm import left_pad, load_pretrained, load_tokenizer, sample
 from rpg_jax.llm.head import token_log_probs
 from rpg_jax.llm.models import model_for
 from rpg_jax.llm.sampling import bucket
 from rpg_jax.llm.tokenizer import chat_ids, decode, stop_ids
+from rpg_tasks.goal import Goal
 from rpg_tasks.prepare import TaskData
 from rpg_tasks.prompts import Attempt, prompt
-from rpg_tasks.registry import Task, get_task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Writer:
         config, params = load_pretrained(model)
         return cls(config, params, load_tokenizer(model), style)
 
-    def form(self, task: Task) -> AnswerForm:
+    def form(self, task: Goal) -> AnswerForm:
         """How answers are read."""
         name = part_edits.NAME if self.style == "menu" else "whole-script"
         return get_form(name).bind(task)
@@ -94,7 +94,7 @@ class Writer:
 
     def write(
         self,
-        task: Task | str,
+        task: Goal | str,
         prompts: Sequence[str],
         parents: Sequence[str | None] | None = None,
         *,
@@ -110,7 +110,7 @@ class Writer:
             seed: of the sampler.
             temperature: divides the logits.
         """
-        task = get_task(task)
+        task = goal_of(task)
         menu = self._menu(task) if self.style == "menu" else None
         ids = [chat_ids(self.tokenizer, text) for text in prompts]
         tokens, mask = left_pad(ids, length=bucket(max(map(len, ids))))
@@ -161,7 +161,7 @@ class Writer:
 
         return np.asarray(score(self.params))
 
-    def _menu(self, task: Task) -> TokenMenu:
+    def _menu(self, task: Goal) -> TokenMenu:
         return token_menu(task, self.config, self.tokenizer)
 
 

@@ -54,11 +54,11 @@ def same_machine(cpu_models: Sequence[str]) -> str:
     return found[0] if found else ""
 
 
-def is_record(losses: Sequence[float]) -> bool:
-    """(3.28 - mean) sqrt(n) >= 0.004: enough runs, far enough below the target."""
+def is_record(losses: Sequence[float], target: float = RECORD_TARGET) -> bool:
+    """(target - mean) sqrt(n) >= 0.004: enough runs, far enough below the target."""
     if not losses:
         return False
-    gap = RECORD_TARGET - statistics.fmean(losses)
+    gap = target - statistics.fmean(losses)
     return gap * math.sqrt(len(losses)) >= RECORD_BOUND
 
 
@@ -82,6 +82,32 @@ def noise_floor(seconds: Sequence[float]) -> float:
     if len(seconds) < 2:
         raise ValueError("a noise floor needs at least two runs")
     return (max(seconds) - min(seconds)) / statistics.fmean(seconds)
+
+
+def new_bests(
+    scripts: Sequence[str], seconds: Sequence[float], floor: float
+) -> list[int]:
+    """Attempts that are a new best: another script, faster by more than the noise.
+
+    A script that is run again has the mean of its runs, and is never a new best: the
+    fastest of 50 copies of one script is luck. The first attempt has nothing to beat.
+
+    Args:
+        scripts: name or digest of each attempt's script, in order.
+        seconds: of each attempt, all at the target.
+        floor: the noise floor, a share.
+    """
+    runs: dict[str, list[float]] = {}
+    best, found = "", []
+    for at, (script, second) in enumerate(zip(scripts, seconds, strict=True)):
+        new = script not in runs
+        runs.setdefault(script, []).append(second)
+        if not best:
+            best = script
+        elif new and second < statistics.fmean(runs[best]) * (1.0 - floor):
+            best = script
+            found.append(at)
+    return found
 
 
 def within_noise(best: float, other: float, floor: float) -> bool:
